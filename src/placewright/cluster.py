@@ -1,0 +1,263 @@
+"""The devices and the links between them: what a network is placed on, frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from placewright.errors import InvalidInput
+
+__all__ = ["Cluster", "Device", "Link"]
+
+SAME_HOST = "same-host"
+BETWEEN_HOSTS = "between-hosts"
+CLASSES = (SAME_HOST, BETWEEN_HOSTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device i.
+
+    Attributes
+    ----------
+    name : str
+        Unique in its cluster.
+    kind : str
+        ``cpu``, ``gpu``, ``npu``...; informative, and what a runtime goes by.
+    model : str
+        Entry of the hardware catalogue that its figures came from; empty when the file gives them.
+    host : str
+        Devices of one host are joined by ``same-host`` links.
+    memory_bytes : int or None
+        ``None``: no limit is known.
+    reserve_bytes : int
+        Of ``memory_bytes`` kept free for the runtime.
+    flops_per_s : mapping of dtype to FLOP/s
+        Peak by dtype (``fp32``, ``bf16``, ``int8``...).
+    memory_bandwidth_bytes_per_s : float
+    launch_overhead_s : float
+        What every operator costs on top of its arithmetic.
+    cut_overhead_s : float
+        What the device loses at an operator that reads tensors from elsewhere (another session call), and again at one
+        whose tensors are read elsewhere (the hand-over): o of LogP (Culler et al. 1993).
+    cores : tuple of int
+        CPU cores that a worker for this device is pinned to; empty when it is none or not known.
+    threads : int
+        Threads that a worker for this device computes with; 0: one per core.
+    cpu_share : float
+        Share of its cores' time that a worker for this device may use, above 0 and up to 1.
+    """
+
+    name: str
+    kind: str = "gpu"
+    model: str = ""
+    host: str = "local"
+    memory_bytes: int | None = None
+    reserve_bytes: int = 0
+    flops_per_s: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    memory_bandwidth_bytes_per_s: float = 0.0
+    launch_overhead_s: float = 0.0
+    cut_overhead_s: float = 0.0
+    cores: tuple[int, ...] = ()
+    threads: int = 0
+    cpu_share: float = 1.0
+
+    @property
+    def capacity_bytes(self) -> float:
+        """Bytes that a plan may use: memory less reserve; ``inf`` without a limit."""
+        return float("inf") if self.memory_bytes is None else float(self.memory_bytes - self.reserve_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A rule that gives latency and bandwidth to a class of device pairs, or to one pair in both directions.
+
+    Exactly one of ``link_class`` and ``between`` is set. A later rule overrides an earlier one, and a pair a class.
+
+    Attributes
+    ----------
+    link_class : str
+        ``same-host`` or ``between-hosts``.
+    between : (str, str)
+        Names of two devices; ``one_way`` restricts it to transfers from the first to the second.
+    latency_s : float
+    bandwidth_bytes_per_s : float
+        May be infinite. A pair that no rule covers is unreachable.
+    channel : str
+        Transfers over one channel exclude each other when contention is modelled. On a ``same-host`` class it stands
+        for one channel a host (a PCIe switch), on ``between-hosts`` for one at either end (a NIC a host), on a pair
+        for one with exactly this name.
+    """
+
+    latency_s: float
+    bandwidth_bytes_per_s: float
+    link_class: str = ""
+    between: tuple[str, str] = ("", "")
+    channel: str = ""
+    one_way: bool = False
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Devices and link rules; the matrices that the rules expand to are computed on demand.
+
+    Parameters
+    ----------
+    devices : sequence of Device
+    links : sequence of Link
+    name : str
+
+    Raises
+    ------
+    InvalidInput
+        With every violation: no devices, names used twice, negative or NaN figures, unknown devices or classes.
+
+    Examples
+    --------
+    >>> two = Cluster([Device("a"), Device("b")], [Link(1e-5, 1e9, link_class="same-host")])
+    >>> two.transfer_s(1_000_000, 0, 1), two.transfer_s(1_000_000, 0, 0)
+    (0.00101, 0.0)
+    """
+
+    devices: tuple[Device, ...]
+    links: tuple[Link, ...] = ()
+    name: str = ""
+
+    def __init__(self, devices: Iterable[Device], links: Iterable[Link] = (), name: str = "") -> None:
+        object.__setattr__(self, "devices", tuple(devices))
+        object.__setattr__(self, "links", tuple(links))
+        object.__setattr__(self, "name", name)
+        violations = _violations(self.devices, self.links)
+        if violations:
+            raise InvalidInput(violations, what=f"cluster {name!r}" if name else "cluster")
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Device name -> index."""
+        return {d.name: i for i, d in enumerate(self.devices)}
+
+    @cached_property
+    def capacity_bytes(self) -> npt.NDArray[np.float64]:
+        """(D,) bytes that a plan may use on each device; ``inf`` without a limit."""
+        return np.array([d.capacity_bytes for d in self.devices])
+
+    @cached_property
+    def rule_of(self) -> npt.NDArray[np.int32]:
+        """(D, D) index into ``links`` of the rule that holds for transfers from row to column; -1: unreachable."""
+        hosts = {h: k for k, h in enumerate(dict.fromkeys(d.host for d in self.devices))}
+        host = np.array([hosts[d.host] for d in self.devices], dtype=np.int32)
+        same = host[:, None] == host[None, :]
+        rules = np.full((len(self.devices),) * 2, -1, dtype=np.int32)
+        for k, link in enumerate(self.links):
+            if link.link_class:
+                rules[same if link.link_class == SAME_HOST else ~same] = k
+        for k, link in enumerate(self.links):
+            if not link.link_class:
+                i, j = (self.index[name] for name in link.between)
+                rules[i, j] = k
+                if not link.one_way:
+                    rules[j, i] = k
+        np.fill_diagonal(rules, -1)
+        return rules
+
+    @cached_property
+    def latency_s(self) -> npt.NDArray[np.float64]:
+        """(D, D) seconds; 0 on the diagonal, ``inf`` where unreachable."""
+        table = np.array([link.latency_s for link in self.links] + [np.inf])[self.rule_of]
+        np.fill_diagonal(table, 0.0)
+        return table
+
+    @cached_property
+    def seconds_per_byte(self) -> npt.NDArray[np.float64]:
+        """(D, D) reciprocal bandwidth; 0 on the diagonal and where unreachable (the latency is infinite there)."""
+        table = np.array([1.0 / link.bandwidth_bytes_per_s for link in self.links] + [0.0])[self.rule_of]
+        np.fill_diagonal(table, 0.0)
+        return table
+
+    @cached_property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the shared channels."""
+        names: dict[str, None] = {}
+        for link in self.links:
+            if link.channel and not link.link_class:
+                names[link.channel] = None
+            elif link.channel:
+                names.update(dict.fromkeys(f"{link.channel}@{d.host}" for d in self.devices))
+        return tuple(names)
+
+    @cached_property
+    def channels_of(self) -> npt.NDArray[np.int32]:
+        """(D, D, 2) indices into ``channels`` of those that a transfer from row to column occupies; -1: none."""
+        number = {name: k for k, name in enumerate(self.channels)}
+        table = np.full((*self.rule_of.shape, 2), -1, dtype=np.int32)
+        hosts = [d.host for d in self.devices]
+        for k, link in enumerate(self.links):
+            if not link.channel:
+                continue
+            rows, columns = np.nonzero(self.rule_of == k)
+            if not link.link_class:
+                table[rows, columns, 0] = number[link.channel]
+                continue
+            of_device = np.array([number[f"{link.channel}@{h}"] for h in hosts], dtype=np.int32)
+            table[rows, columns, 0] = of_device[rows]
+            if link.link_class == BETWEEN_HOSTS:
+                table[rows, columns, 1] = of_device[columns]
+        return table
+
+    def transfer_s(self, size_bytes: float, source: int, target: int) -> float:
+        """Seconds that ``size_bytes`` take from one device to another: latency + bytes / bandwidth, 0 for equal ones."""
+        return float(self.latency_s[source, target] + size_bytes * self.seconds_per_byte[source, target])
+
+
+def _violations(devices: tuple[Device, ...], links: tuple[Link, ...]) -> list[str]:
+    found: list[str] = []
+    if not devices:
+        found.append("it has no devices; list at least one under 'devices'")
+    names: set[str] = set()
+    for d in devices:
+        where = f"device {d.name!r}"
+        if d.name in names:
+            found.append(f"{where} stands twice; names must be unique")
+        names.add(d.name)
+        figures = {
+            "memory_bandwidth": d.memory_bandwidth_bytes_per_s,
+            "launch_overhead": d.launch_overhead_s,
+            "cut_overhead": d.cut_overhead_s,
+            **{f"flops[{t}]": f for t, f in d.flops_per_s.items()},
+        }
+        found += [
+            f"{where}: {what} {value} is not a finite number of at least 0"
+            for what, value in figures.items()
+            if not 0 <= value < float("inf")
+        ]
+        if not 0 < d.cpu_share <= 1:
+            found.append(f"{where}: cpu_share {d.cpu_share} is not above 0 and up to 1; use 1 for the whole core")
+        if d.memory_bytes is not None and not 0 <= d.reserve_bytes <= d.memory_bytes:
+            found.append(
+                f"{where}: reserve {d.reserve_bytes} B is not between 0 and its memory of {d.memory_bytes} B; lower it"
+            )
+    for link in links:
+        where = f"link {'-'.join(link.between)}" if not link.link_class else f"link class {link.link_class!r}"
+        if bool(link.link_class) == any(link.between):
+            found.append(f"{where}: give either a class or a pair of devices")
+        elif link.link_class and link.link_class not in CLASSES:
+            found.append(f"{where} is unknown; use one of {', '.join(CLASSES)}")
+        elif not link.link_class:
+            found += [f"{where}: there is no device {name!r}" for name in link.between if name not in names]
+            if link.between[0] == link.between[1]:
+                found.append(f"{where}: a device needs no link to itself; remove it")
+        if not 0 <= link.latency_s < float("inf"):
+            found.append(f"{where}: latency {link.latency_s} s is not a finite number of at least 0")
+        if not link.bandwidth_bytes_per_s > 0:
+            found.append(
+                f"{where}: bandwidth {link.bandwidth_bytes_per_s} B/s is not above 0; leave out an absent link"
+            )
+    return found

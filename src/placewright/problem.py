@@ -1,0 +1,195 @@
+"""A placement problem: graph, cluster, times, objective and wishes in one frozen, validated object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from placewright.cluster import Cluster
+from placewright.errors import InvalidInput
+from placewright.graph import OperatorGraph
+from placewright.objective import Makespan, Objective, as_objective
+
+__all__ = ["Problem", "Times", "Wish"]
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """Processing times, and transfer times where links don't give them.
+
+    Attributes
+    ----------
+    processing_s : (n, D) array
+        p[v, i] in seconds; ``inf`` where device i can't run operator v.
+    transfer_s : (T, D, D) array or None
+        c[u, i, j] in seconds for every tensor, when a file gives them; ``None``: latency + bytes / bandwidth.
+    source : str
+        How they were had: ``profiled``, ``roofline``, ``given``...
+    """
+
+    processing_s: npt.NDArray[np.float64]
+    transfer_s: npt.NDArray[np.float64] | None = None
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        for field in ("processing_s", "transfer_s"):
+            given = getattr(self, field)
+            if given is not None:
+                array = np.array(given, dtype=np.float64)
+                array.setflags(write=False)
+                object.__setattr__(self, field, array)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A user's pin or forbid: operators whose name matches the pattern run only on, or never on, a device.
+
+    Attributes
+    ----------
+    pattern : str
+        Shell-style (``encoder.*``), matched against operator names and the names of their parts.
+    device : str
+        Name or shell-style pattern of devices.
+    forbid : bool
+    """
+
+    pattern: str
+    device: str
+    forbid: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Everything that determines a plan's value.
+
+    Parameters
+    ----------
+    graph : OperatorGraph
+    cluster : Cluster
+    times : Times or (n, D) array of seconds
+    objective : Objective or str
+    wishes : sequence of Wish
+    name : str
+        Defaults to the graph's.
+
+    Raises
+    ------
+    InvalidInput
+        With every violation: wrong shapes, NaN or negative times, a wish that matches nothing.
+
+    Notes
+    -----
+    That no device may run an operator is not an error here but an infeasible problem; see :attr:`allowed`.
+
+    Examples
+    --------
+    >>> from placewright.graph import Operator
+    >>> from placewright.cluster import Device
+    >>> problem = Problem(OperatorGraph([Operator("a")]), Cluster([Device("gpu"), Device("cpu")]), [[1.0, 2.0]],
+    ...                   wishes=[Wish("a", "cpu")])
+    >>> problem.allowed.tolist()
+    [[False, True]]
+    """
+
+    graph: OperatorGraph
+    cluster: Cluster
+    times: Times
+    objective: Objective = Makespan()
+    wishes: tuple[Wish, ...] = ()
+    name: str = ""
+
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        cluster: Cluster,
+        times: Times | npt.ArrayLike,
+        objective: Objective | str = "makespan",
+        wishes: Iterable[Wish] = (),
+        name: str = "",
+    ) -> None:
+        set_ = object.__setattr__
+        set_(self, "graph", graph)
+        set_(self, "cluster", cluster)
+        set_(self, "times", times if isinstance(times, Times) else Times(np.asarray(times, dtype=np.float64)))
+        set_(self, "objective", as_objective(objective))
+        set_(self, "wishes", tuple(wishes))
+        set_(self, "name", name or graph.name)
+        violations = self._violations()
+        if violations:
+            raise InvalidInput(violations, what=f"problem {self.name!r}" if self.name else "problem")
+
+    @cached_property
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """(n, D) whether device i may run operator v: finite time, every wish, and the same for its whole unit."""
+        allowed = np.isfinite(self.times.processing_s)
+        for wish in self.wishes:
+            rows, columns = self._matches(wish)
+            if wish.forbid:
+                allowed[np.ix_(rows, columns)] = False
+            else:
+                others = np.setdiff1d(np.arange(len(self.cluster)), columns)
+                allowed[np.ix_(rows, others)] = False
+        for members in self.graph.colocation:
+            allowed[list(members)] = allowed[list(members)].all(axis=0)
+        allowed.setflags(write=False)
+        return allowed
+
+    @cached_property
+    def resident_bytes(self) -> npt.NDArray[np.int64]:
+        """(n,) bytes of weights and KV cache of each operator."""
+        return np.array([v.resident_bytes for v in self.graph.operators], dtype=np.int64)
+
+    def transfer_s(self, tensor: int, source: int, target: int) -> float:
+        """c[u, i, j] in seconds: 0 on one device, ``inf`` where unreachable."""
+        if source == target:
+            return 0.0
+        if self.times.transfer_s is not None:
+            return float(self.times.transfer_s[tensor, source, target])
+        return self.cluster.transfer_s(self.graph.tensors[tensor].size_bytes, source, target)
+
+    def _matches(self, wish: Wish) -> tuple[list[int], list[int]]:
+        rows = [
+            k
+            for k, v in enumerate(self.graph.operators)
+            if any(fnmatchcase(name, wish.pattern) for name in {v.name, *v.parts})
+        ]
+        columns = [i for i, d in enumerate(self.cluster.devices) if fnmatchcase(d.name, wish.device)]
+        return rows, columns
+
+    def _violations(self) -> list[str]:
+        found: list[str] = []
+        n, D, T = len(self.graph), len(self.cluster), len(self.graph.tensors)
+        p, c = self.times.processing_s, self.times.transfer_s
+        if p.shape != (n, D):
+            return [f"processing times have the shape {p.shape}, not (operators, devices) = ({n}, {D})"]
+        if c is not None and c.shape != (T, D, D):
+            return [f"transfer times have the shape {c.shape}, not (tensors, devices, devices) = ({T}, {D}, {D})"]
+        for v, i in np.argwhere(~(p >= 0))[:20].tolist():
+            found.append(
+                f"operator {self.graph.operators[v].name!r} on {self.cluster.devices[i].name!r}: processing time "
+                f"{p[v, i]} s is not a number of at least 0; use inf where it can't run"
+            )
+        if c is not None:
+            for u, i, j in np.argwhere(~(c >= 0))[:20].tolist():
+                found.append(
+                    f"tensor {self.graph.tensors[u].name!r} {i}->{j}: transfer time {c[u, i, j]} s is not >= 0"
+                )
+        for wish in self.wishes:
+            rows, columns = self._matches(wish)
+            verb = "forbid" if wish.forbid else "pin"
+            if not columns:
+                known = ", ".join(d.name for d in self.cluster.devices[:12])
+                found.append(
+                    f"{verb} {wish.pattern}={wish.device}: no device is named {wish.device!r}; there are: {known}"
+                )
+            if not rows:
+                found.append(
+                    f"{verb} {wish.pattern}={wish.device}: no operator matches {wish.pattern!r}; "
+                    "'placewright show' lists their names"
+                )
+        return found
