@@ -1,0 +1,1 @@
+"""Run a plan for real and measure it."""

@@ -1,0 +1,339 @@
+"""Split an ONNX model along a plan: which operators each worker runs together as one session call, and on what.
+
+A call is a run of consecutive operators of one device's order. A new one begins where an operator reads a tensor that
+another device made and that has not arrived yet, and after an operator whose tensor another device waits for, so that
+it leaves at once. Any placement works: the calls form no cycle, since every device follows one topological order.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from placewright.capture.onnx_nodes import constant_nodes, node_names, node_order, reads, weight_names, writes
+from placewright.errors import ExecutionError
+from placewright.plan import Plan
+from placewright.problem import Problem
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Call", "Split", "Value", "split_model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor that is handed from one call to another, or into or out of the network.
+
+    Attributes
+    ----------
+    name : str
+        As in the model.
+    element_type : int
+        ``onnx.TensorProto.DataType``.
+    shape : tuple of int
+        As captured.
+    size_bytes : int
+    """
+
+    name: str
+    element_type: int
+    shape: tuple[int, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One session call.
+
+    Attributes
+    ----------
+    device : int
+        Index in the cluster.
+    operators : tuple of int
+        Indices in the problem's graph, in the device's order.
+    inputs, outputs : tuple of str
+        Values that it reads and makes; weights are inside its model.
+    waits : tuple of str
+        Of ``inputs`` those that another device makes and that have not arrived for an earlier call.
+    sends : tuple of str
+        Of ``outputs`` those that another device reads.
+    """
+
+    device: int
+    operators: tuple[int, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    waits: tuple[str, ...]
+    sends: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """All calls of a plan, each device's in its order, and the values between them.
+
+    Attributes
+    ----------
+    calls : tuple of Call
+    values : mapping of name to Value
+        Of every input and output of every call.
+    inputs, outputs : tuple of str
+        Of the network.
+    unplaced_outputs : tuple of str
+        Outputs that no placed operator makes: constants and inputs that are passed through.
+    """
+
+    calls: tuple[Call, ...]
+    values: Mapping[str, Value]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    unplaced_outputs: tuple[str, ...]
+    model: onnx.ModelProto
+    nodes_of: tuple[tuple[int, ...], ...]
+    constants: frozenset[int]
+
+    def call_model(self, call: Call) -> bytes:
+        """Serialise the model of one call: its nodes, the constants and weights that they read, names kept."""
+        nodes = [k for v in call.operators for k in self.nodes_of[v]]
+        return self._model(nodes, call.inputs, call.outputs)
+
+    def unplaced_model(self) -> bytes:
+        """Serialise the model that makes the unplaced outputs."""
+        return self._model([], (), [o for o in self.unplaced_outputs if o not in self.inputs])
+
+    def _model(self, nodes: Iterable[int], inputs: Iterable[str], outputs: Iterable[str]) -> bytes:
+        import onnx
+
+        graph = self.model.graph
+        maker = {name: k for k in self.constants for name in writes(graph.node[k])}
+        rank = {k: position for position, k in enumerate(node_order(self.model))}
+        chosen = set(nodes)
+        needed = {name for k in chosen for name in reads(graph.node[k])} | set(outputs)
+        pending = [maker[name] for name in needed if name in maker]
+        while pending:  # constant nodes are copied into every model that reads them
+            k = pending.pop()
+            if k not in chosen:
+                chosen.add(k)
+                names = reads(graph.node[k])
+                needed.update(names)
+                pending += [maker[name] for name in names if name in maker]
+        types = {t.name: t.data_type for t in graph.initializer}
+        made = onnx.ModelProto()
+        made.ir_version = self.model.ir_version
+        made.opset_import.extend(self.model.opset_import)
+        made.functions.extend(self.model.functions)
+        made.graph.name = graph.name or "part"
+        made.graph.node.extend(graph.node[k] for k in sorted(chosen, key=rank.__getitem__))
+        made.graph.initializer.extend(t for t in graph.initializer if t.name in needed)
+        made.graph.sparse_initializer.extend(t for t in graph.sparse_initializer if t.values.name in needed)
+        for name in inputs:
+            value = self.values[name]
+            made.graph.input.append(onnx.helper.make_tensor_value_info(name, value.element_type, value.shape))
+        for name in outputs:  # no shape: what the run really gives is compared with what was captured
+            kind = self.values[name].element_type if name in self.values else types.get(name, 0)
+            info = onnx.ValueInfoProto(name=name)
+            if kind:
+                info.type.tensor_type.elem_type = kind
+            made.graph.output.append(info)
+        return bytes(made.SerializeToString())
+
+
+def split_model(
+    model: onnx.ModelProto,
+    problem: Problem,
+    plan: Plan,
+    *,
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    cut_after: Collection[int] = (),
+) -> Split:
+    """Cut a model along a plan.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        External data need not be loaded.
+    problem : Problem
+        Captured from the same model.
+    plan : Plan
+    input_shapes : mapping, optional
+        Shapes of the network's inputs, where the model leaves sizes open.
+    cut_after : collection of int
+        Operators that end a call though nothing asks for it: for measuring what a cut costs.
+
+    Raises
+    ------
+    ExecutionError
+        If the problem is not this model's, or a tensor between calls has no fixed shape.
+    """
+    graph = model.graph
+    nodes_of, constants = _nodes_of(model, problem)
+    owner = {k: v for v, nodes in enumerate(nodes_of) for k in nodes}
+    weights = weight_names(graph)
+    inputs = tuple(i.name for i in graph.input if i.name not in weights)
+    outputs = tuple(o.name for o in graph.output)
+    made_by = {name: v for k, v in owner.items() for name in writes(graph.node[k])}
+    # What each operator reads from outside itself: tensors of other operators and the network's inputs, no weights.
+    taken = [
+        tuple(
+            dict.fromkeys(
+                name
+                for k in nodes
+                for name in reads(graph.node[k])
+                if (name in made_by and made_by[name] != v) or name in inputs
+            )
+        )
+        for v, nodes in enumerate(nodes_of)
+    ]
+    readers: dict[str, list[int]] = {}
+    for v, names in enumerate(taken):
+        for name in names:
+            readers.setdefault(name, []).append(v)
+    place = [int(i) for i in plan.device_of]
+    order = _order([[made_by[n] for n in names if n in made_by] for names in taken], plan)
+    groups = _groups(order, place, taken, readers, made_by, set(cut_after))
+    group_of = {v: g for g, group in enumerate(groups) for v in group}
+
+    made_in: list[list[str]] = [[] for _ in groups]
+    for name, v in made_by.items():
+        if name in outputs or any(group_of[r] != group_of[v] for r in readers.get(name, ())):
+            made_in[group_of[v]].append(name)
+    arrived: set[tuple[int, str]] = set()
+    calls: list[Call] = []
+    for g, group in enumerate(groups):
+        device = place[group[0]]
+        read = dict.fromkeys(n for v in group for n in taken[v] if n in inputs or group_of[made_by[n]] != g)
+        waits = [n for n in read if n in made_by and place[made_by[n]] != device and (device, n) not in arrived]
+        arrived.update((device, n) for n in waits)
+        sends = [n for n in made_in[g] if any(place[r] != device for r in readers.get(n, ()))]
+        calls.append(Call(device, tuple(group), tuple(read), tuple(made_in[g]), tuple(waits), tuple(sends)))
+    unplaced = tuple(o for o in outputs if o not in made_by)
+    crossing = dict.fromkeys([*inputs, *(n for c in calls for n in (*c.inputs, *c.outputs))])
+    values = _values(model, crossing, input_shapes or {})
+    return Split(tuple(calls), values, inputs, outputs, unplaced, model, nodes_of, constants)
+
+
+def _nodes_of(model: onnx.ModelProto, problem: Problem) -> tuple[tuple[tuple[int, ...], ...], frozenset[int]]:
+    constants = frozenset(constant_nodes(model))
+    position = {name: k for k, name in enumerate(node_names(model))}
+    nodes_of, seen = [], set(constants)
+    for v in problem.graph.operators:
+        absent = [name for name in v.part_names if name not in position]
+        if absent:
+            raise ExecutionError(
+                f"operator {v.name!r} stands for the node {absent[0]!r}, which the model does not have; "
+                "run the plan with the model that it was made for"
+            )
+        nodes_of.append(tuple(sorted(position[name] for name in v.part_names if position[name] not in constants)))
+        seen.update(nodes_of[-1])
+    left = next((name for name, k in position.items() if k not in seen), None)
+    if left is not None:
+        raise ExecutionError(
+            f"the model's node {left!r} belongs to no operator of the plan; "
+            "run the plan with the model that it was made for"
+        )
+    return tuple(nodes_of), constants
+
+
+def _order(predecessors: list[list[int]], plan: Plan) -> list[int]:
+    """Topological order of all operators; among the ready ones the earliest in the schedule, then the first."""
+    start = plan.schedule.start_s
+    following: list[list[int]] = [[] for _ in predecessors]
+    waiting = [len(set(row)) for row in predecessors]
+    for v, row in enumerate(predecessors):
+        for u in set(row):
+            following[u].append(v)
+    ready = [(float(start[v]), v) for v, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, v = heapq.heappop(ready)
+        order.append(v)
+        for w in following[v]:
+            waiting[w] -= 1
+            if waiting[w] == 0:
+                heapq.heappush(ready, (float(start[w]), w))
+    return order
+
+
+def _groups(
+    order: list[int],
+    place: list[int],
+    taken: list[tuple[str, ...]],
+    readers: Mapping[str, list[int]],
+    made_by: Mapping[str, int],
+    cut_after: set[int],
+) -> list[list[int]]:
+    """Operators of each call, each device's calls in its order."""
+    sending = {v for name, v in made_by.items() if any(place[r] != place[v] for r in readers.get(name, ()))}
+    groups: dict[int, list[list[int]]] = {}
+    arrived: set[tuple[int, str]] = set()
+    closed: set[int] = set()
+    for v in order:
+        device = place[v]
+        fresh = {(device, n) for n in taken[v] if n in made_by and place[made_by[n]] != device} - arrived
+        arrived |= fresh
+        rows = groups.setdefault(device, [])
+        if not rows or fresh or device in closed:
+            rows.append([])
+        rows[-1].append(v)
+        closed.discard(device)
+        if v in sending or v in cut_after:
+            closed.add(device)
+    return [group for device in sorted(groups) for group in groups[device]]
+
+
+def _values(
+    model: onnx.ModelProto, names: Iterable[str], input_shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, Value]:
+    import onnx
+
+    types = _types(model, input_shapes)
+    values: dict[str, Value] = {}
+    for name in names:
+        kind: Any = types.get(name)
+        if kind is None or not kind.HasField("tensor_type"):
+            raise ExecutionError(
+                f"tensor {name!r} between two calls is no plain tensor or has no known type; "
+                "place the operators that make and read it on one device"
+            )
+        element_type = kind.tensor_type.elem_type
+        shape = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in kind.tensor_type.shape.dim)
+        if not kind.tensor_type.HasField("shape") or min(shape, default=0) < 0:
+            raise ExecutionError(
+                f"tensor {name!r} has no fixed shape ({_shown(kind)}) and can't be handed between calls; "
+                "give inputs with fixed shapes, or place the operators that make and read it on one device"
+            )
+        try:
+            item = onnx.helper.tensor_dtype_to_np_dtype(element_type)
+        except (KeyError, ValueError, TypeError):
+            item = None
+        if item is None or item.hasobject or element_type == onnx.TensorProto.STRING:
+            raise ExecutionError(
+                f"tensor {name!r} of type {onnx.TensorProto.DataType.Name(element_type)} can't be handed between "
+                "calls; place the operators that make and read it on one device"
+            )
+        values[name] = Value(name, element_type, shape, math.prod(shape) * item.itemsize)
+    return values
+
+
+def _types(model: onnx.ModelProto, input_shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """Types of all values; sizes that the model leaves open come from the inputs that are given, else they are 1."""
+    import onnx
+
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model)
+    for given in fixed.graph.input:
+        sizes = input_shapes.get(given.name)
+        for position, d in enumerate(given.type.tensor_type.shape.dim):
+            if not d.HasField("dim_value"):
+                d.dim_value = sizes[position] if sizes is not None and position < len(sizes) else 1
+    graph = onnx.shape_inference.infer_shapes(fixed, data_prop=True).graph
+    return {i.name: i.type for i in (*graph.value_info, *graph.output, *graph.input)}
+
+
+def _shown(kind: Any) -> str:
+    sizes = [d.dim_param or str(d.dim_value) if d.WhichOneof("value") else "?" for d in kind.tensor_type.shape.dim]
+    return " x ".join(sizes) if kind.tensor_type.HasField("shape") else "shape unknown"
