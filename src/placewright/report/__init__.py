@@ -1,0 +1,28 @@
+"""Reports of a result: for a terminal, as one HTML page, and as a trace for Perfetto."""
+
+from placewright.report.html import html_report
+from placewright.report.perfetto import trace, trace_json
+from placewright.report.terminal import (
+    cluster_report,
+    comparison_table,
+    demo_table,
+    doctor_table,
+    evaluation_report,
+    plan_report,
+    solvers_table,
+    verify_report,
+)
+
+__all__ = [
+    "cluster_report",
+    "comparison_table",
+    "demo_table",
+    "doctor_table",
+    "evaluation_report",
+    "html_report",
+    "plan_report",
+    "solvers_table",
+    "trace",
+    "trace_json",
+    "verify_report",
+]

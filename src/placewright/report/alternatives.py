@@ -1,0 +1,65 @@
+"""The plan beside every other plan that was met and every run that was measured, as one list of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placewright.measurement import Measurement
+from placewright.result import Result
+
+__all__ = ["PLAN", "Alternative", "alternatives_of"]
+
+PLAN = "plan"
+"""Name of the plan's own row, and of its measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One row: a plan's name, its predicted value, and its measured runs if there are any.
+
+    Attributes
+    ----------
+    name : str
+    predicted_s : float
+        As the judge gave it; ``inf`` where infeasible.
+    measured : Measurement or None
+    """
+
+    name: str
+    predicted_s: float
+    measured: Measurement | None = None
+
+    def relative_to(self, value_s: float) -> float:
+        """Predicted value over ``value_s``; 1 when both are 0."""
+        if value_s > 0:
+            return self.predicted_s / value_s
+        return 1.0 if self.predicted_s == value_s else float("inf")
+
+
+def alternatives_of(result: Result, measurements: Sequence[Measurement] = ()) -> list[Alternative]:
+    """Rows in the order of the result's alternatives, then runs that belong to none of them, the plan last.
+
+    A measurement belongs to the alternative of the same name. Two runs of one name are two rows.
+
+    Examples
+    --------
+    >>> rows = alternatives_of(Result(alternatives={"heft": 2.0}), [Measurement("gpu0", (3.0,), 2.5)])
+    >>> [(r.name, r.predicted_s) for r in rows]
+    [('heft', 2.0), ('gpu0', 2.5)]
+    """
+    left = list(measurements)
+
+    def take(name: str) -> Measurement | None:
+        for k, m in enumerate(left):
+            if m.name == name:
+                return left.pop(k)
+        return None
+
+    own = take(PLAN)
+    rows = [Alternative(name, value, take(name)) for name, value in result.alternatives.items() if name != PLAN]
+    rows += [Alternative(m.name, m.predicted_s, m) for m in left]
+    if result.plan is not None or own is not None:
+        value = result.value_s if result.plan is not None or own is None else own.predicted_s
+        rows.append(Alternative(PLAN, value, own))
+    return rows

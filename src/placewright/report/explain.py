@@ -1,0 +1,347 @@
+"""Why a plan is as it is, in sentences whose every number is computed from the problem, the plan and the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from placewright.evaluate import Evaluation, evaluate
+from placewright.plan import Plan
+from placewright.problem import Problem
+from placewright.report.listing import counted, listed, percent
+from placewright.result import OPTIMALITY_TOLERANCE, Result, Status
+from placewright.units import format_bytes, format_seconds
+
+__all__ = ["explain", "explain_devices", "explain_gap", "explain_single_best", "reasons_unused", "single_device_values"]
+
+JUDGED_MOVES = 8
+"""At most so many kinds of unused devices get a move judged for them: each costs one pass over all tensors."""
+
+JUDGED_DEVICES = 16
+"""At most so many devices are judged as the only one."""
+
+
+def explain(problem: Problem, result: Result, evaluation: Evaluation | None) -> list[str]:
+    """All that is known of why the result is what it is: one device or several, unused devices, the gap."""
+    if result.plan is None or evaluation is None:
+        return explain_gap(result)
+    return [
+        *explain_single_best(problem, result),
+        *explain_devices(problem, result.plan, evaluation, result.alternatives),
+        *explain_gap(result),
+    ]
+
+
+def explain_gap(result: Result) -> list[str]:
+    """State what is proved of the plan's distance from the best one.
+
+    Examples
+    --------
+    >>> explain_gap(Result(infeasible="operator 'a' needs 2 GiB on 'gpu0', which has 1 GiB"))
+    ["There is no plan: operator 'a' needs 2 GiB on 'gpu0', which has 1 GiB."]
+    """
+    if result.plan is None:
+        if result.status is Status.INFEASIBLE:
+            return [f"There is no plan: {result.infeasible.rstrip('.')}."]
+        return ["No plan was found before the budget was spent, and none was proved impossible."]
+    if result.status is Status.OPTIMAL:
+        return ["The plan is proved optimal: no placement of this problem can be faster."]
+    if result.lower_bound_s <= 0:
+        return ["Nothing is proved about the gap: no lower bound was computed."]
+    names = [
+        name for name, bound in result.bounds.items() if bound >= result.lower_bound_s * (1 - OPTIMALITY_TOLERANCE)
+    ]
+    by = f" ({listed(names)})" if names else ""
+    return [
+        f"No plan can be below {format_seconds(result.lower_bound_s)}{by}, so this plan takes at most "
+        f"{percent(result.value_s / result.lower_bound_s - 1)} longer than the best one; "
+        f"the gap is {percent(result.gap)}."
+    ]
+
+
+def single_device_values(problem: Problem, devices: Iterable[int] | None = None) -> dict[str, float]:
+    """Value in seconds of the whole network on each device alone, as the judge gives it; ``inf`` where infeasible.
+
+    Parameters
+    ----------
+    problem : Problem
+    devices : iterable of int, optional
+        Indices; by default the first 16 devices that may run every operator.
+    """
+    possible = np.flatnonzero(problem.allowed.all(axis=0)).tolist()
+    chosen = list(possible[:JUDGED_DEVICES] if devices is None else devices)
+    values: dict[str, float] = {}
+    for i in chosen:
+        judged = evaluate(problem, np.full(len(problem.graph), i, dtype=np.int32))
+        values[problem.cluster.devices[i].name] = judged.value_s if judged.feasible else float("inf")
+    return values
+
+
+def explain_single_best(problem: Problem, result: Result) -> list[str]:
+    """Whether one device alone is the answer and why, or what several devices gain over the best single one.
+
+    Notes
+    -----
+    The two limits on what a split could gain are the longest path (with unlimited copies of the device and free
+    transfers the network still takes as long as its longest path) and the cheapest crossing (latency, the smallest
+    tensor that is read, and what the cut costs at both ends).
+    """
+    plan = result.plan
+    if plan is None:
+        return []
+    used = plan.devices_used
+    if len(used) > 1:
+        feasible = {name: value for name, value in single_device_values(problem).items() if value < float("inf")}
+        if not feasible:
+            return ["No device alone can run the network, so several are needed."]
+        name = min(feasible, key=lambda n: feasible[n])
+        if plan.value_s < feasible[name]:
+            return [
+                f"{counted(len(used), 'device')} together take {format_seconds(plan.value_s)}, "
+                f"{percent(1 - plan.value_s / feasible[name])} less than {name!r} alone, "
+                f"the best single device ({format_seconds(feasible[name])})."
+            ]
+        return [
+            f"This plan is no faster than {name!r} alone, which takes {format_seconds(feasible[name])}; "
+            "a longer budget should find at least that."
+        ]
+    if len(problem.cluster) == 1:
+        return ["The cluster has one device, so there is nothing to choose."]
+    i = used[0]
+    name = problem.cluster.devices[i].name
+    p = problem.times.processing_s[:, i]
+    total, path = float(p.sum()), longest_path_s(problem, p)
+    proved = "the best answer" if result.status is Status.OPTIMAL else "the best answer found"
+    sentences = [f"One device alone, {name!r}, is {proved}: {format_seconds(plan.value_s)}."]
+    if total > 0:
+        if path >= total * (1 - OPTIMALITY_TOLERANCE):
+            sentences.append("Its operators form a chain: no two of them could ever run at the same time.")
+        else:
+            sentences.append(
+                f"On {name!r} the longest path is {format_seconds(path)} of {format_seconds(total)} of work "
+                f"({percent(path / total)}): more copies of it could save {percent(1 - path / total)} at most, "
+                "were transfers free."
+            )
+    crossing = cheapest_crossing_s(problem, i)
+    if crossing == float("inf"):
+        sentences.append(f"No tensor can travel from {name!r} to another device.")
+    elif crossing > 0:
+        sentences.append(
+            f"The cheapest crossing from {name!r} costs {format_seconds(crossing)}; "
+            f"its median operator takes {format_seconds(float(np.median(p)))}."
+        )
+    return sentences
+
+
+def explain_devices(
+    problem: Problem, plan: Plan, evaluation: Evaluation, alternatives: Mapping[str, float] | None = None
+) -> list[str]:
+    """Why each unused device is unused, devices with the same reason in one sentence.
+
+    Parameters
+    ----------
+    problem : Problem
+    plan : Plan
+    evaluation : Evaluation
+        Of the plan.
+    alternatives : mapping of str to float, optional
+        Values of other plans in seconds; those named after an unused device are quoted.
+    """
+    grouped: dict[str, list[str]] = {}
+    for i, reason in reasons_unused(problem, plan, evaluation, alternatives).items():
+        grouped.setdefault(reason, []).append(problem.cluster.devices[i].name)
+    return [
+        f"{listed([repr(n) for n in names])} {'is' if len(names) == 1 else 'are'} unused: {reason}."
+        for reason, names in grouped.items()
+    ]
+
+
+def reasons_unused(
+    problem: Problem, plan: Plan, evaluation: Evaluation, alternatives: Mapping[str, float] | None = None
+) -> dict[int, str]:
+    """Reason by index of each device that runs nothing; the text has no full stop at its end."""
+    known: dict[tuple[object, ...], str] = {}
+    reasons: dict[int, str] = {}
+    for i in range(len(problem.cluster)):
+        if evaluation.devices[i].operators:
+            continue
+        key = _likeness(problem, plan, i)
+        if key not in known:
+            known[key] = _reason(problem, plan, evaluation, i, judge_move=len(known) < JUDGED_MOVES)
+        alone = (alternatives or {}).get(problem.cluster.devices[i].name)
+        quoted = "" if alone is None or alone == float("inf") else f"; alone it would take {format_seconds(alone)}"
+        reasons[i] = known[key] + quoted
+    return reasons
+
+
+def _likeness(problem: Problem, plan: Plan, i: int) -> tuple[object, ...]:
+    """Devices with equal keys have equal reasons."""
+    used = list(plan.devices_used)
+    if problem.times.transfer_s is None:
+        cluster = problem.cluster
+        links = (cluster.latency_s, cluster.seconds_per_byte)
+        ways = b"".join(part.tobytes() for m in links for part in (m[i, used], m[used, i]))
+    else:
+        c = problem.times.transfer_s
+        ways = c[:, i, used].tobytes() + c[:, used, i].tobytes()
+    device = problem.cluster.devices[i]
+    return (
+        device.capacity_bytes,
+        device.cut_overhead_s,
+        problem.times.processing_s[:, i].tobytes(),
+        problem.allowed[:, i].tobytes(),
+        ways,
+    )
+
+
+def _reason(problem: Problem, plan: Plan, evaluation: Evaluation, i: int, *, judge_move: bool) -> str:
+    n = len(problem.graph)
+    p, allowed = problem.times.processing_s, problem.allowed[:, i]
+    runnable = int(np.isfinite(p[:, i]).sum())
+    if not runnable:
+        return f"it can run none of the {counted(n, 'operator')}"
+    if not allowed.any():
+        if problem.wishes:
+            return f"pins and forbids keep it from {_all_of(runnable)} that it could run"
+        return f"each of the {counted(runnable, 'operator')} it could run must share a device with one it can't run"
+    used = list(plan.devices_used)
+    if not _reachable(problem, used, i):
+        names = listed([repr(problem.cluster.devices[j].name) for j in used])
+        return f"no link joins it to {names}, where the network runs"
+    units = _units(problem)
+    capacity = problem.cluster.devices[i].capacity_bytes
+    resident = {unit: int(problem.resident_bytes[members].sum()) for unit, members in units.items()}
+    candidates = [unit for unit, members in units.items() if allowed[members[0]]]
+    fitting = [unit for unit in candidates if resident[unit] <= capacity]
+    if not fitting:
+        need = min(resident[unit] for unit in candidates)
+        return (
+            f"its {format_bytes(capacity)} of memory hold nothing: the smallest operator that must be placed needs "
+            f"{format_bytes(need)}"
+        )
+    parts = [_speed(p[:, i], p[np.arange(n), plan.device_of], allowed)]
+    held = int(problem.resident_bytes.sum())
+    if held > capacity:
+        parts.append(f"the network holds {format_bytes(held)}, more than its {format_bytes(capacity)}")
+    if judge_move:
+        parts += _best_move(problem, plan, evaluation, i, [units[unit] for unit in fitting])
+    return "; ".join(parts)
+
+
+def _all_of(count: int) -> str:
+    return "the one operator" if count == 1 else f"all {count} operators"
+
+
+def _reachable(problem: Problem, used: Sequence[int], i: int) -> bool:
+    if problem.times.transfer_s is None:
+        rules = problem.cluster.rule_of
+        return bool((rules[i, used] >= 0).any() or (rules[used, i] >= 0).any())
+    c = problem.times.transfer_s
+    return not c.size or bool(np.isfinite(c[:, i, used]).any() or np.isfinite(c[:, used, i]).any())
+
+
+def _units(problem: Problem) -> dict[int, list[int]]:
+    """Members of each unit (a colocation class, or one operator), in order."""
+    units: dict[int, list[int]] = {}
+    for v, unit in enumerate(problem.graph.unit_of):
+        units.setdefault(unit, []).append(v)
+    return units
+
+
+def _speed(there: npt.NDArray[np.float64], now: npt.NDArray[np.float64], allowed: npt.NDArray[np.bool_]) -> str:
+    there, now = there[allowed], now[allowed]
+    positive = (now > 0) & (there > 0)
+    slower = int((there > now).sum())
+    if slower == 0 and np.array_equal(there, now):
+        return "it is exactly as fast as what the plan uses, so it would add transfers and save no computing"
+    if slower == len(there) and positive.all():
+        ratio = there / now
+        low, high = f"{ratio.min():.3g}", f"{ratio.max():.3g}"
+        span = f"{low} times" if low == high else f"{low} to {high} times"
+        return f"it is slower at every operator, taking {span} as long as the device in use"
+    faster = int((there < now).sum())
+    if faster == 0:
+        return f"it is faster at no operator and slower at {slower} of {len(there)}"
+    gain = float((now - there)[there < now].sum())
+    return (
+        f"it is faster at {faster} of {counted(len(there), 'operator')}, "
+        f"where it could save {format_seconds(gain)} of computing"
+    )
+
+
+def _best_move(
+    problem: Problem, plan: Plan, evaluation: Evaluation, i: int, units: Sequence[Sequence[int]]
+) -> list[str]:
+    """Judge the move to device i that loses least by computing and by its longest transfers in and out."""
+    p, at = problem.times.processing_s, plan.device_of
+    best: tuple[float, int, float, float] | None = None
+    for k, members in enumerate(units):
+        inside = set(members)
+        enters = [u for v in members for u in problem.graph.inputs_of[v]]
+        leaves = [u for v in members for u in problem.graph.outputs_of[v]]
+        tensors = problem.graph.tensors
+        into = [
+            problem.transfer_s(u, int(at[tensors[u].producer]), i) for u in enters if tensors[u].producer not in inside
+        ]
+        out = [problem.transfer_s(u, i, int(at[r])) for u in leaves for r in tensors[u].readers if r not in inside]
+        travel = max(into, default=0.0) + max(out, default=0.0)
+        computing = float(sum(p[v, i] - p[v, at[v]] for v in members))
+        if best is None or computing + travel < best[0]:
+            best = computing + travel, k, computing, travel
+    if best is None or best[0] == float("inf"):
+        return ["no operator's tensors can reach it and come back"]
+    _, k, computing, travel = best
+    members = list(units[k])
+    moved = np.array(at)
+    moved[members] = i
+    in_plan_order = np.lexsort((np.arange(len(at)), plan.schedule.finish_s, plan.schedule.start_s))
+    judged = min((evaluate(problem, moved), evaluate(problem, moved, order=in_plan_order)), key=lambda e: e.value_s)
+    who = repr(problem.graph.operators[members[0]].name)
+    who += f" and the {len(members) - 1} that must stay with it" if len(members) > 1 else ""
+    trade = (
+        f"saves {format_seconds(-computing)} of computing"
+        if computing < 0
+        else f"adds {format_seconds(computing)} of computing"
+        if computing > 0
+        else "saves no computing"
+    )
+    move = f"moving {who} there {trade} for transfers of {format_seconds(travel)}"
+    if not judged.feasible:
+        return [f"{move} and breaks a rule ({judged.violations[0]})"]
+    change = judged.value_s / evaluation.value_s - 1 if evaluation.value_s > 0 else float("inf")
+    whole = f"the whole takes {format_seconds(judged.value_s)}"
+    if change < 0:
+        return [f"{move}, and {whole}, {percent(-change)} less: a longer budget should find a better plan"]
+    outcome = "no more than now" if change == 0 else f"{percent(change)} more than now" if change < float("inf") else ""
+    return [f"the move that costs least, {move}: {whole}{', ' + outcome if outcome else ''}"]
+
+
+def longest_path_s(problem: Problem, durations_s: npt.NDArray[np.float64]) -> float:
+    """Length of the longest path when operator v takes ``durations_s[v]`` and transfers are free.
+
+    Parameters
+    ----------
+    problem : Problem
+    durations_s : (n,) array of seconds
+    """
+    finish = np.zeros(len(problem.graph))
+    for v, before in enumerate(problem.graph.predecessors):
+        finish[v] = max((float(finish[u]) for u in before), default=0.0) + float(durations_s[v])
+    return float(finish.max(initial=0.0))
+
+
+def cheapest_crossing_s(problem: Problem, i: int) -> float:
+    """Least seconds that any tensor needs from device i to another, with what the cut costs at both ends."""
+    read = [u for u, t in enumerate(problem.graph.tensors) if t.readers]
+    if not read:
+        return float("inf")
+    devices = problem.cluster.devices
+    if problem.times.transfer_s is None:
+        smallest = min(problem.graph.tensors[u].size_bytes for u in read)
+        way = problem.cluster.latency_s[i] + smallest * problem.cluster.seconds_per_byte[i]
+    else:
+        way = problem.times.transfer_s[read, i, :].min(axis=0)
+    costs = way + np.array([devices[i].cut_overhead_s + d.cut_overhead_s for d in devices])
+    return float(np.delete(costs, i).min(initial=float("inf")))

@@ -1,0 +1,106 @@
+"""The report as one HTML file that stands alone: no network, no fonts, no files beside it; same input, same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from placewright.evaluate import Evaluation
+from placewright.measurement import Measurement
+from placewright.problem import Problem
+from placewright.report.explain import explain_gap, explain_single_best, reasons_unused
+from placewright.report.html_data import timeline
+from placewright.report.html_parts import (
+    alternatives_table,
+    bounds_table,
+    device_table,
+    facts,
+    headline,
+    memory_bars,
+    sentences,
+)
+from placewright.result import Result
+
+__all__ = ["html_report"]
+
+_NO_TIMELINE = "<p>There is no plan, so there is nothing to draw.</p>"
+
+
+def html_report(
+    problem: Problem,
+    result: Result,
+    evaluation: Evaluation | None,
+    measurements: Sequence[Measurement] = (),
+    *,
+    title: str | None = None,
+) -> str:
+    """Page about one result: headline numbers, timeline, devices and memory, alternatives, bounds, every placement.
+
+    Parameters
+    ----------
+    problem : Problem
+    result : Result
+    evaluation : Evaluation or None
+        Of the result's plan; ``None`` without a plan.
+    measurements : sequence of Measurement
+        The first one that was run as the plan, and has spans, is drawn below the prediction.
+    title : str, optional
+        By default the network's name.
+
+    Notes
+    -----
+    Names come from files that nobody checked. They reach the page escaped, or inside a JSON block in which ``<`` is
+    written as an escape; the script sets them as text, never as HTML. A content security policy in the page forbids
+    every request, so that opening it tells nobody anything.
+    """
+    name = title if title is not None else problem.name or "unnamed network"
+    plan = result.plan
+    drawn = plan is not None and evaluation is not None
+    template = Template(_asset("report.html"))
+    return template.substitute(
+        title=escape(name),
+        style=_asset("report.css"),
+        headline=headline(problem, result, measurements),
+        sentences=sentences([*(explain_single_best(problem, result) if drawn else []), *explain_gap(result)]),
+        timeline=_asset("timeline.html") if drawn else _NO_TIMELINE,
+        devices=(
+            device_table(problem, evaluation, reasons_unused(problem, plan, evaluation, result.alternatives))
+            if plan is not None and evaluation is not None
+            else ""
+        ),
+        memory=memory_bars(problem, evaluation) if evaluation is not None else "",
+        alternatives=alternatives_table(result, measurements),
+        bounds=bounds_table(result),
+        facts=facts(problem, result, evaluation),
+        placement=_asset("placement.html") if drawn else "",
+        data=_json_block(timeline(problem, result, evaluation, measurements)) if drawn and evaluation else "null",
+        plotly=_plotly() if drawn else "",
+        script=_asset("report.js"),
+    )
+
+
+def _asset(name: str) -> str:
+    return files("placewright.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
+def _json_block(value: object) -> str:
+    r"""JSON that can stand inside a ``script`` element.
+
+    Examples
+    --------
+    >>> _json_block("</script>")
+    '"\\u003c/script\\u003e"'
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

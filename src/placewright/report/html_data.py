@@ -1,0 +1,193 @@
+"""The data that the page's script draws: rows, bars and names of the timeline, compact enough for 10,000 operators."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from placewright.evaluate import Evaluation
+from placewright.measurement import Measurement
+from placewright.problem import Problem
+from placewright.report.alternatives import PLAN
+from placewright.report.lanes import lanes_of
+from placewright.result import Result
+
+__all__ = ["module_groups", "ranked", "time_unit", "timeline"]
+
+GROUPS = 8
+"""Colours of the page: the groups with most computing get one each, the rest shares the last."""
+
+MODULE_GROUPS = 40
+"""The module depth is the deepest that makes no more groups than this."""
+
+_SEPARATOR = re.compile(r"[./]+")
+
+
+def time_unit(span_s: float) -> tuple[str, float]:
+    """Choose the unit in which a timeline of ``span_s`` seconds is drawn, and give its seconds.
+
+    Examples
+    --------
+    >>> time_unit(0.02), time_unit(3.0)
+    (('ms', 0.001), ('s', 1.0))
+    """
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if span_s >= factor:
+            return unit, factor
+    return "ns", 1e-9
+
+
+def module_groups(names: Sequence[str]) -> list[str]:
+    """Name each operator's module: the deepest prefix that leaves at most 40 groups; empty texts when there is none.
+
+    Examples
+    --------
+    >>> module_groups(["net.a.conv", "net.a.relu", "net.b.conv"])
+    ['net.a', 'net.a', 'net.b']
+    >>> module_groups(["conv1", "conv2"])
+    ['', '']
+    """
+    paths = [[part for part in _SEPARATOR.split(name) if part] for name in names]
+    chosen: list[tuple[str, ...]] = [()] * len(names)
+    for depth in range(1, max(map(len, paths), default=0)):
+        # The last part of a name is the operator itself, never a module.
+        prefixes = [tuple(path[: min(depth, len(path) - 1)]) for path in paths]
+        if len(set(prefixes)) > MODULE_GROUPS:
+            break
+        chosen = prefixes
+    return [".".join(prefix) for prefix in chosen]
+
+
+def ranked(groups: Sequence[str], durations_s: Sequence[float]) -> tuple[list[str], list[int]]:
+    """Names of the groups with most time (at most 8, the last one ``other``), and each member's index among them.
+
+    Examples
+    --------
+    >>> ranked(["relu", "conv", "relu"], [1.0, 5.0, 1.0])
+    (['conv', 'relu'], [1, 0, 1])
+    """
+    total: dict[str, float] = {}
+    for group, duration in zip(groups, durations_s, strict=True):
+        total[group] = total.get(group, 0.0) + duration
+    order = sorted(total, key=lambda g: (-total[g], g))
+    if len(order) > GROUPS:
+        order = order[: GROUPS - 1]
+    index = {group: k for k, group in enumerate(order)}
+    indices = [index.get(group, len(order)) for group in groups]
+    return (order if len(order) == len(total) else [*order, "other"]), indices
+
+
+def timeline(
+    problem: Problem, result: Result, evaluation: Evaluation, measurements: Sequence[Measurement] = ()
+) -> dict[str, Any]:
+    """Everything that the page draws, in one JSON-ready dict; times in the unit that it names.
+
+    Keys of ``operators``, ``transfers`` and ``spans`` are columns of equal length: ``n`` name, ``s`` start, ``d``
+    duration, ``r`` row, ``l`` lane, ``z`` bytes, ``k`` kind, ``m`` module, ``i`` device, ``c`` category.
+    """
+    plan = result.plan
+    assert plan is not None  # the page asks for a timeline only when there is a plan
+    operators, devices = problem.graph.operators, problem.cluster.devices
+    start, finish = plan.schedule.start_s, plan.schedule.finish_s
+    span = max([evaluation.schedule.makespan_s, *(s.finish_s for m in measurements for s in m.spans)])
+    unit, factor = time_unit(span)
+
+    def scaled(seconds: float) -> float:
+        value = float(f"{seconds / factor:.7g}")
+        return int(value) if value == int(value) else value
+
+    durations = (finish - start).tolist()
+    kinds, kind_of = ranked([v.kind or "operator" for v in operators], durations)
+    modules, module_of = ranked([m or "(top)" for m in module_groups([v.name for v in operators])], durations)
+    used = list(plan.devices_used)
+    rows: list[dict[str, Any]] = []
+    row_of: dict[object, int] = {}
+    of_link: dict[tuple[int, int], list[int]] = {}
+    transfers = [x for x in plan.schedule.transfers if math.isfinite(x.finish_s)]
+    for k, x in enumerate(transfers):
+        of_link.setdefault((x.source, x.target), []).append(k)
+    lane = [0] * len(transfers)
+    for i in used:
+        row_of[i] = len(rows)
+        rows.append({"label": devices[i].name, "device": i, "type": "compute", "lanes": 1})
+        for source, target in sorted(link for link in of_link if link[0] == i):
+            members = of_link[source, target]
+            lanes = lanes_of([(transfers[k].start_s, transfers[k].finish_s) for k in members])
+            for k, where in zip(members, lanes, strict=True):
+                lane[k] = where
+            row_of[source, target] = len(rows)
+            label = f"{devices[source].name} \u2192 {devices[target].name}"
+            rows.append({"label": label, "device": i, "type": "link", "lanes": 1 + max(lanes)})
+    tensors = problem.graph.tensors
+    made: dict[str, Any] = {
+        "unit": unit,
+        "makespan": scaled(evaluation.schedule.makespan_s),
+        "bound": scaled(result.lower_bound_s),
+        "devices": [d.name for d in devices],
+        "used": used,
+        "kinds": kinds,
+        "modules": modules,
+        "rows": rows,
+        "operators": {
+            "n": [v.name for v in operators],
+            "s": [scaled(t) for t in start.tolist()],
+            "d": [scaled(t) for t in durations],
+            "i": plan.device_of.tolist(),
+            "r": [row_of[i] for i in plan.device_of.tolist()],
+            "k": kind_of,
+            "kind": _table(v.kind for v in operators),
+            "m": module_of,
+            "z": [v.resident_bytes for v in operators],
+        },
+        "transfers": {
+            "n": [tensors[x.tensor].name for x in transfers],
+            "s": [scaled(x.start_s) for x in transfers],
+            "d": [scaled(x.finish_s - x.start_s) for x in transfers],
+            "i": [x.source for x in transfers],
+            "r": [row_of[x.source, x.target] for x in transfers],
+            "l": lane,
+            "z": [tensors[x.tensor].size_bytes for x in transfers],
+        },
+    }
+    shown = next((m for m in sorted(measurements, key=lambda m: m.name != PLAN) if m.spans), None)
+    if shown is not None:
+        made["measured"] = _measured(problem, shown, scaled, kind_of, module_of)
+    return made
+
+
+def _table(names: Iterable[str]) -> dict[str, list[Any]]:
+    """Each distinct text once, and indices into them."""
+    index: dict[str, int] = {}
+    rows = [index.setdefault(name, len(index)) for name in names]
+    return {"names": list(index), "rows": rows}
+
+
+def _measured(
+    problem: Problem,
+    shown: Measurement,
+    scaled: Callable[[float], float],
+    kind_of: Sequence[int],
+    module_of: Sequence[int],
+) -> dict[str, Any]:
+    number = {d.name: i for i, d in enumerate(problem.cluster.devices)}
+    order = sorted({s.device for s in shown.spans}, key=lambda name: (number.get(name, len(number)), name))
+    rows: list[dict[str, Any]] = []
+    columns: dict[str, list[Any]] = {key: [] for key in "nsdirlckm"}
+    for device in order:
+        for kind, label in (("compute", device), ("transfer", f"{device} transfers"), ("wait", f"{device} waits")):
+            spans = [s for s in shown.spans if s.device == device and s.kind == kind]
+            if not spans:
+                continue
+            lanes = lanes_of([(s.start_s, s.finish_s) for s in spans])
+            row = {"label": label, "type": "compute" if kind == "compute" else "link", "lanes": 1 + max(lanes)}
+            rows.append({**row, "device": number.get(device, -1)})
+            for s, lane in zip(spans, lanes, strict=True):
+                v = problem.graph.index.get(s.name, -1) if kind == "compute" else -1
+                cells = {"n": s.name, "s": scaled(s.start_s), "d": scaled(s.finish_s - s.start_s), "l": lane, "c": kind}
+                cells |= {"i": number.get(device, -1), "r": len(rows) - 1}
+                cells |= {"k": kind_of[v] if v >= 0 else -1, "m": module_of[v] if v >= 0 else -1}
+                for key, value in cells.items():
+                    columns[key].append(value)
+    return {"name": shown.name, "median": scaled(shown.median_s), "rows": rows, "spans": columns}

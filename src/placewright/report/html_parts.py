@@ -1,0 +1,235 @@
+"""The parts of the page that need no script: headline, tables and bars, as escaped HTML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from placewright.evaluate import DeviceUse, Evaluation
+from placewright.measurement import Measurement
+from placewright.problem import Problem
+from placewright.report.alternatives import PLAN, alternatives_of
+from placewright.report.listing import counted, listed, percent
+from placewright.result import Result, Status
+from placewright.units import format_bytes, format_seconds
+
+__all__ = ["alternatives_table", "bounds_table", "device_table", "facts", "headline", "memory_bars", "sentences"]
+
+COLOURS = 8
+"""As many device colours as the style sheet defines; more devices than that share them in turn."""
+
+
+def headline(problem: Problem, result: Result, measurements: Sequence[Measurement] = ()) -> str:
+    """Cards with the numbers that a reader looks for first."""
+    plan = result.plan
+    cards: list[tuple[str, str, str]] = []
+    if plan is not None:
+        cards.append((problem.objective.name, _seconds(result.value_s), "predicted by the judge"))
+    bound = _seconds(result.lower_bound_s) if result.lower_bound_s > 0 else "none"
+    cards.append(("lower bound", bound, "proved: no plan can be below" if result.lower_bound_s > 0 else "not computed"))
+    if plan is not None and result.lower_bound_s > 0:
+        cards.append(("gap", percent(result.gap), "(value - bound) / value"))
+    meaning = {
+        Status.OPTIMAL: "nothing can be faster",
+        Status.FEASIBLE: "a plan; maybe not the best",
+        Status.INFEASIBLE: "proved: there is no plan",
+        Status.UNKNOWN: "no plan within the budget",
+    }[result.status]
+    cards.append(("status", result.status.value, meaning))
+    for m in measurements:
+        if m.name == PLAN:
+            error = f"prediction error {_signed_percent(m.prediction_error)}, {counted(len(m.runs_s), 'run')}"
+            cards.append(("measured", _seconds(m.median_s), error))
+    seed = "" if plan is None or plan.provenance.seed is None else f", seed {plan.provenance.seed}"
+    interrupted = ", interrupted" if result.interrupted else ""
+    cards.append(("solver", result.solver or "none", f"{format_seconds(result.runtime_s)}{seed}{interrupted}"))
+    return "\n".join(
+        f'<div class="card"><dt>{escape(label)}</dt><dd class="value">{escape(value)}</dd>'
+        f'<dd class="note">{escape(note)}</dd></div>'
+        for label, value, note in cards
+    )
+
+
+def sentences(texts: Iterable[str]) -> str:
+    """Paragraphs as list items."""
+    return "\n".join(f"<li>{escape(text)}</li>" for text in texts)
+
+
+def device_table(problem: Problem, evaluation: Evaluation, reasons: Mapping[int, str]) -> str:
+    """Each used device, then the unused ones with the reason why; devices with one reason share a row."""
+    rows = []
+    for i, use in enumerate(evaluation.devices):
+        if not use.operators:
+            continue
+        device = problem.cluster.devices[i]
+        share = use.busy_s / evaluation.value_s if 0 < evaluation.value_s < math.inf else 0.0
+        about = " ".join(x for x in (device.kind, device.model) if x)
+        cells = [
+            ("kind", escape(about)),
+            ("operators", f"{use.operators:,}"),
+            ("busy", _seconds(use.busy_s)),
+            ("share", _bar(share, i) + percent(share)),
+            ("sent", format_bytes(use.sent_bytes)),
+            ("received", format_bytes(use.received_bytes)),
+        ]
+        rows.append(_row(_dot(i) + escape(use.name), cells))
+    grouped: dict[str, list[int]] = {}
+    for i, reason in reasons.items():
+        grouped.setdefault(reason, []).append(i)
+    for reason, members in grouped.items():
+        names = listed([problem.cluster.devices[i].name for i in members])
+        dot = '<span class="dot unused"></span>'
+        rows.append(
+            f'<tr class="unused"><th scope="row">{dot}{escape(names)}</th>'
+            f'<td colspan="6" class="reason"><b>unused</b>: {escape(reason)}.</td></tr>'
+        )
+    return _table(
+        ("device", "kind", "operators", "busy", f"share of {problem.objective.name}", "sent", "received"), rows
+    )
+
+
+def memory_bars(problem: Problem, evaluation: Evaluation) -> str:
+    """Bars by part for every used device, each against its own limit."""
+    uses = [(i, use) for i, use in enumerate(evaluation.devices) if use.operators]
+    widest = max((use.memory_bytes for _, use in uses), default=0)
+    bars = []
+    for i, use in uses:
+        limit = use.limit_bytes
+        scale = max(limit if limit is not None else widest, use.memory_bytes, 1)
+        parts = [
+            ("weights", use.weight_bytes),
+            ("KV cache", use.kv_cache_bytes),
+            ("activations", use.activation_bytes),
+        ]
+        fills = "".join(
+            f'<span class="part p{k}" style="width:{100 * size / scale:.3f}%" '
+            f'title="{name} {format_bytes(size)}"></span>'
+            for k, (name, size) in enumerate(parts)
+            if size
+        )
+        mark = "" if limit is None else f'<span class="limit" style="left:{100 * limit / scale:.3f}%"></span>'
+        listing = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts if size) or "nothing"
+        bars.append(
+            f'<div class="memory"><div class="who">{_dot(i)}{escape(use.name)}</div>'
+            f'<div class="track d{i % COLOURS}{"" if limit is not None else " unlimited"}">{fills}{mark}</div>'
+            f'<div class="what"><b>{_of_limit(use)}</b> <span>{listing}</span></div></div>'
+        )
+    key = "".join(
+        f'<span class="chip"><span class="swatch p{k}"></span>{name}</span>'
+        for k, name in enumerate(("weights", "KV cache", "activations (peak)"))
+    )
+    return "\n".join(
+        [*bars, f'<p class="key">{key}<span class="chip"><span class="swatch mark"></span>limit</span></p>']
+    )
+
+
+def alternatives_table(result: Result, measurements: Sequence[Measurement] = ()) -> str:
+    """List the plan and every other plan that was met, with bars, and measured values where there are any."""
+    rows = alternatives_of(result, measurements)
+    if not rows:
+        return "<p>No other plan was met.</p>"
+    measured = any(r.measured for r in rows)
+    finite = [r.predicted_s for r in rows if r.predicted_s < math.inf] + [
+        r.measured.median_s for r in rows if r.measured
+    ]
+    longest = max(finite, default=0.0)
+    made = []
+    for r in sorted(rows, key=lambda r: (r.predicted_s, r.name != PLAN)):
+        width = r.predicted_s / longest if longest > 0 and r.predicted_s < math.inf else 0.0
+        relative = f"{r.relative_to(result.value_s):.3f}" if result.plan and r.predicted_s < math.inf else "-"
+        cells = [("predicted", _bar(width, None) + _seconds(r.predicted_s)), ("relative", relative)]
+        if measured and r.measured is not None:
+            q1, q3 = r.measured.quartiles_s
+            cells += [
+                ("measured", _seconds(r.measured.median_s)),
+                ("quartiles", f"{_seconds(q1)} to {_seconds(q3)}"),
+                ("error", _signed_percent(r.measured.prediction_error)),
+            ]
+        elif measured:
+            cells += [("measured", "-"), ("quartiles", "-"), ("error", "-")]
+        made.append(_row(escape(r.name), cells, "chosen" if r.name == PLAN else ""))
+    headings = ["placement", "predicted", "relative to the plan"]
+    return _table([*headings, *(("measured (median)", "quartiles", "prediction error") if measured else ())], made)
+
+
+def bounds_table(result: Result) -> str:
+    """Every bound that was computed, the highest first."""
+    if not result.bounds:
+        return "<p>No bound was computed.</p>"
+    rows = []
+    for name, bound in sorted(result.bounds.items(), key=lambda item: (-item[1], item[0])):
+        share = bound / result.value_s if 0 < result.value_s < math.inf else 0.0
+        cells = [("value", _seconds(bound)), ("of the plan", _bar(share, None) + percent(share))]
+        rows.append(_row(escape(name), cells))
+    return _table(("bound", "value", "of the plan's value"), rows)
+
+
+def facts(problem: Problem, result: Result, evaluation: Evaluation | None) -> str:
+    """Describe what was planned, as a description list."""
+    graph, cluster, operators = problem.graph, problem.cluster, problem.graph.operators
+    flops = sum(v.flops for v in operators)
+    hosts = len({d.host for d in cluster.devices})
+    wishes = [f"{'forbid' if w.forbid else 'pin'} {w.pattern}={w.device}" for w in problem.wishes]
+    listing = [
+        ("operators", f"{len(graph):,}"),
+        ("tensors", f"{len(graph.tensors):,}"),
+        ("weights", format_bytes(sum(v.weight_bytes for v in operators))),
+        ("KV cache", format_bytes(sum(v.kv_cache_bytes for v in operators))),
+        ("FLOPs", f"{flops:.3g}" if flops else "not known"),
+        ("colocation classes", f"{len(graph.colocation):,}"),
+        ("devices", f"{len(cluster):,} on {counted(hosts, 'host')}"),
+        ("contention", problem.objective.contention),
+        ("processing times", problem.times.source),
+        (
+            "transfer times",
+            "given by a table" if problem.times.transfer_s is not None else "latency + bytes / bandwidth",
+        ),
+        ("wishes", "; ".join(wishes) or "none"),
+    ]
+    if evaluation is not None:
+        listing.append(("transfers", f"{len(evaluation.schedule.transfers):,}"))
+        listing.append(("broken rules", "; ".join(evaluation.violations) or "none"))
+    if result.plan is not None and result.plan.provenance.version:
+        listing.append(("placewright", result.plan.provenance.version))
+    return "\n".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in listing)
+
+
+def _of_limit(use: DeviceUse) -> str:
+    peak = format_bytes(use.memory_bytes)
+    if use.limit_bytes is None:
+        return f"{peak}, no limit known"
+    share = f" ({percent(use.memory_bytes / use.limit_bytes)})" if use.limit_bytes else ""
+    return f"{peak} of {format_bytes(use.limit_bytes)}{share}"
+
+
+def _table(headings: Sequence[str], rows: Sequence[str]) -> str:
+    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in headings)
+    return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody></table>"
+
+
+def _row(first: str, cells: Sequence[tuple[str, str]], css: str = "") -> str:
+    """Join one row's cells, whose HTML is escaped already; the labels are shown where the page is narrow."""
+    rest = "".join(f'<td data-label="{escape(label)}">{cell}</td>' for label, cell in cells)
+    return (
+        f'<tr class="{css}"><th scope="row">{first}</th>{rest}</tr>'
+        if css
+        else f'<tr><th scope="row">{first}</th>{rest}</tr>'
+    )
+
+
+def _bar(share: float, device: int | None) -> str:
+    css = "" if device is None else f" d{device % COLOURS}"
+    return f'<span class="bar{css}"><span style="width:{100 * min(max(share, 0.0), 1.0):.2f}%"></span></span>'
+
+
+def _dot(device: int) -> str:
+    return f'<span class="dot d{device % COLOURS}"></span>'
+
+
+def _seconds(value: float) -> str:
+    return "infeasible" if value == math.inf else format_seconds(value)
+
+
+def _signed_percent(share: float) -> str:
+    return ("+" if share > 0 else "") + percent(share)

@@ -1,0 +1,174 @@
+"""A plan's schedule, and the runs that were measured, in the Chrome trace event format that ui.perfetto.dev opens.
+
+Format: "Trace Event Format" (Google, docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU): complete
+events ``X``, metadata ``M``, flow events ``s``/``t``/``f``; times in microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from placewright.measurement import Measurement, Span
+from placewright.plan import Plan, Transfer
+from placewright.problem import Problem
+from placewright.report.lanes import lanes_of
+
+__all__ = ["trace", "trace_json"]
+
+COMPUTE = 0
+"""Thread of a device's operators; transfers and waits get threads after it."""
+
+Event = dict[str, Any]
+
+
+def trace(problem: Problem, plan: Plan, measurements: Sequence[Measurement] = ()) -> dict[str, Any]:
+    """Trace with a process for each device, once predicted and once for each measured run.
+
+    A device's first thread holds its operators; the threads below it the tensors that it sends, one thread for each
+    receiver (several where transfers overlap). Arrows lead from the operator that makes a tensor over its transfer to
+    its first reader.
+
+    Parameters
+    ----------
+    problem : Problem
+    plan : Plan
+    measurements : sequence of Measurement
+        Those without spans are left out.
+
+    Examples
+    --------
+    >>> from placewright import Cluster, Device, Operator, OperatorGraph, Schedule
+    >>> problem = Problem(OperatorGraph([Operator("a")]), Cluster([Device("gpu")]), [[0.5]])
+    >>> events = trace(problem, Plan([0], Schedule([0.0], [0.5]), 0.5))["traceEvents"]
+    >>> [(e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
+    [('a', 0.0, 500000.0)]
+    """
+    events = list(_predicted(problem, plan))
+    D = len(problem.cluster)
+    number = {d.name: i for i, d in enumerate(problem.cluster.devices)}
+    for k, m in enumerate((m for m in measurements if m.spans), start=1):
+        events += _measured(problem, m, first_process=1 + k * D, number=number)
+    about = {
+        "network": problem.name,
+        "objective": problem.objective.name,
+        "value_s": plan.value_s if math.isfinite(plan.value_s) else None,
+        "solver": plan.provenance.solver,
+        "seed": plan.provenance.seed,
+        "version": plan.provenance.version,
+    }
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
+
+
+def trace_json(problem: Problem, plan: Plan, measurements: Sequence[Measurement] = ()) -> bytes:
+    """:func:`trace` as UTF-8 JSON: one event a line, the same bytes for the same input."""
+    made = trace(problem, plan, measurements)
+    lines = ",\n".join(_json(event) for event in made.pop("traceEvents"))
+    rest = _json(made)[1:]
+    return f'{{"traceEvents":[\n{lines}\n],{rest}\n'.encode()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _us(seconds: float) -> float:
+    return round(seconds * 1e6, 3)
+
+
+def _predicted(problem: Problem, plan: Plan) -> Iterator[Event]:
+    devices, operators = problem.cluster.devices, problem.graph.operators
+    start, finish = plan.schedule.start_s.tolist(), plan.schedule.finish_s.tolist()
+    at = plan.device_of.tolist()
+    for i in plan.devices_used:
+        yield from _process(1 + i, f"predicted: {devices[i].name}", 1 + i)
+        yield _thread(1 + i, COMPUTE, "compute")
+    for v, operator in enumerate(operators):
+        about = {"flops": operator.flops, "weight_bytes": operator.weight_bytes}
+        if operator.parts:
+            about["parts"] = len(operator.parts)
+        yield from _slice(1 + at[v], COMPUTE, operator.name, operator.kind or "operator", start[v], finish[v], about)
+    flow = 0
+    for pid, tid, x in _placed_transfers(problem, plan):
+        if isinstance(x, str):
+            yield _thread(pid, tid, x)
+            continue
+        tensor = problem.graph.tensors[x.tensor]
+        yield from _slice(
+            pid, tid, tensor.name, "transfer", x.start_s, x.finish_s,
+            {"size_bytes": tensor.size_bytes, "from": devices[x.source].name, "to": devices[x.target].name},
+        )  # fmt: skip
+        readers = [v for v in tensor.readers if at[v] == x.target]
+        if not readers:
+            continue
+        first = min(readers, key=lambda v: (start[v], v))
+        flow += 1
+        steps = (
+            ("s", 1 + x.source, COMPUTE, start[tensor.producer], finish[tensor.producer]),
+            ("t", pid, tid, x.start_s, x.finish_s),
+            ("f", 1 + x.target, COMPUTE, start[first], finish[first]),
+        )
+        for phase, process, thread, begin, end in steps:
+            # The middle of a slice: at its very end an arrow would be bound to the next one.
+            middle = (begin + end) / 2
+            if math.isfinite(middle):
+                event = {"ph": phase, "id": flow, "name": "tensor", "cat": "tensor", "pid": process, "tid": thread}
+                yield {**event, "ts": _us(middle), **({"bp": "e"} if phase == "f" else {})}
+
+
+def _placed_transfers(problem: Problem, plan: Plan) -> Iterator[tuple[int, int, Transfer | str]]:
+    """Process and thread of every transfer, each thread's name before its first."""
+    of_link: dict[tuple[int, int], list[Transfer]] = {}
+    for x in plan.schedule.transfers:
+        of_link.setdefault((x.source, x.target), []).append(x)
+    next_thread: dict[int, int] = {}
+    for (source, target), transfers in sorted(of_link.items()):
+        lanes = lanes_of([(x.start_s, x.finish_s) for x in transfers])
+        first = next_thread.get(source, COMPUTE + 1)
+        count = max(lanes) + 1
+        next_thread[source] = first + count
+        for lane in range(count):
+            suffix = f" ({lane + 1})" if count > 1 else ""
+            yield 1 + source, first + lane, f"send to {problem.cluster.devices[target].name}{suffix}"
+        for x, lane in zip(transfers, lanes, strict=True):
+            yield 1 + source, first + lane, x
+
+
+def _measured(problem: Problem, measured: Measurement, first_process: int, number: dict[str, int]) -> Iterator[Event]:
+    rows: dict[str, dict[str, list[Span]]] = {}
+    for span in measured.spans:
+        rows.setdefault(span.device, {}).setdefault(span.kind, []).append(span)
+    known = [d for d in number if d in rows]
+    # A device that is not in the cluster (a relay, say) comes after those that are.
+    for extra, device in enumerate([*known, *(d for d in rows if d not in number)]):
+        pid = first_process + (number[device] if device in number else len(number) * 1000 + extra)
+        yield from _process(pid, f"measured {measured.name}: {device}", pid)
+        tid = COMPUTE
+        for kind in ("compute", "transfer", "wait"):
+            spans = rows[device].get(kind, [])
+            lanes = lanes_of([(s.start_s, s.finish_s) for s in spans])
+            for lane in range(max(lanes, default=-1) + 1):
+                yield _thread(pid, tid + lane, kind + (f" ({lane + 1})" if max(lanes) else ""))
+            for s, lane in zip(spans, lanes, strict=True):
+                yield from _slice(pid, tid + lane, s.name, kind, s.start_s, s.finish_s, {})
+            tid += max(lanes, default=-1) + 1
+
+
+def _process(pid: int, name: str, rank: int) -> Iterator[Event]:
+    yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
+    yield {"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": {"sort_index": rank}}
+
+
+def _thread(pid: int, tid: int, name: str) -> Event:
+    return {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _slice(
+    pid: int, tid: int, name: str, category: str, start_s: float, finish_s: float, about: dict[str, Any]
+) -> Iterator[Event]:
+    """Yield nothing for a slice that never ends: JSON has no infinity."""
+    if math.isfinite(start_s) and math.isfinite(finish_s):
+        ends = {"ts": _us(start_s), "dur": _us(finish_s - start_s)}
+        yield {"ph": "X", "name": name, "cat": category, "pid": pid, "tid": tid, **ends, "args": about}

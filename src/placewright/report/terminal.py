@@ -1,0 +1,327 @@
+"""Reports for a terminal: renderables that fit 80 columns and stay plain text when they are piped. Nothing prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from placewright.cluster import Cluster
+from placewright.evaluate import DeviceUse, Evaluation
+from placewright.measurement import Measurement
+from placewright.problem import Problem
+from placewright.report.alternatives import PLAN, Alternative, alternatives_of
+from placewright.report.explain import explain
+from placewright.report.listing import counted, percent
+from placewright.result import Result
+from placewright.units import format_bytes, format_seconds
+
+__all__ = [
+    "cluster_report",
+    "comparison_table",
+    "demo_table",
+    "doctor_table",
+    "evaluation_report",
+    "plan_report",
+    "solvers_table",
+    "verify_report",
+]
+
+SHOWN_DEVICES = 32
+"""Tables of devices show so many rows, those in use first, and count the rest."""
+
+ABSENT = "-"
+
+
+def plan_report(
+    problem: Problem, result: Result, evaluation: Evaluation | None, measurements: Sequence[Measurement] = ()
+) -> RenderableType:
+    """Everything a reader needs to judge a plan: its value and gap, who does what, what else was met, and why.
+
+    Parameters
+    ----------
+    problem : Problem
+    result : Result
+    evaluation : Evaluation or None
+        Of the result's plan; ``None`` without a plan.
+    measurements : sequence of Measurement
+    """
+    parts: list[RenderableType] = [_headline(problem, result, measurements)]
+    if result.plan is not None and evaluation is not None:
+        parts.append(_device_table(evaluation))
+        parts.append(_memory_table(evaluation))
+    if len(alternatives_of(result, measurements)) > 1 or measurements:
+        parts.append(demo_table(result, measurements))
+    if result.bounds:
+        parts.append(_bounds_table(result))
+    parts.append(_sentences(explain(problem, result, evaluation)))
+    return _spaced(parts)
+
+
+def demo_table(result: Result, measurements: Sequence[Measurement] = ()) -> RenderableType:
+    """Each alternative and the plan: predicted, relative to the plan, measured with its spread, prediction error."""
+    rows = alternatives_of(result, measurements)
+    measured = any(r.measured for r in rows)
+    table = _table("alternatives")
+    table.add_column("placement", overflow="fold")
+    for heading in ("predicted", "relative", *(("measured", "quartiles", "error") if measured else ())):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for r in rows:
+        cells = [_text(r.name), Text(_seconds(r.predicted_s)), Text(_ratio(r, result))]
+        if measured and r.measured is not None:
+            q1, q3 = r.measured.quartiles_s
+            cells += [
+                Text(_seconds(r.measured.median_s)),
+                Text(_interval(q1, q3)),
+                Text(_signed_percent(r.measured.prediction_error)),
+            ]
+        elif measured:
+            cells += [Text(ABSENT)] * 3
+        table.add_row(*cells, style="bold" if r.name == PLAN else "")
+    if result.lower_bound_s > 0:
+        table.add_section()
+        bound = [_text("lower bound"), Text(_seconds(result.lower_bound_s))]
+        relative = Text(f"{result.lower_bound_s / result.value_s:.3f}" if 0 < result.value_s < math.inf else ABSENT)
+        table.add_row(*bound, relative, *([Text("")] * 3 if measured else []))
+    lines: list[RenderableType] = [table]
+    if result.plan is not None:
+        lines.append(Text(f" gap of the plan: {percent(result.gap)} ({result.status.value})"))
+    return Group(*lines)
+
+
+def comparison_table(rows: Sequence[tuple[str, Result]]) -> RenderableType:
+    """One row a solver: value, lower bound, gap, status and time; the best value is bold."""
+    table = _table("comparison")
+    table.add_column("solver", overflow="fold")
+    for heading in ("value", "lower bound", "gap", "status", "time"):
+        table.add_column(heading, justify="left" if heading == "status" else "right", no_wrap=True)
+    best = min((r.value_s for _, r in rows), default=math.inf)
+    for name, r in rows:
+        table.add_row(
+            _text(name),
+            Text(_seconds(r.value_s) if r.plan is not None else ABSENT),
+            Text(_seconds(r.lower_bound_s) if r.lower_bound_s > 0 else ABSENT),
+            Text(percent(r.gap) if r.plan is not None and r.lower_bound_s > 0 else ABSENT),
+            Text(r.status.value + (" (interrupted)" if r.interrupted else "")),
+            Text(_seconds(r.runtime_s)),
+            style="bold" if r.plan is not None and r.value_s == best else "",
+        )
+    return table
+
+
+def evaluation_report(problem: Problem, evaluation: Evaluation) -> RenderableType:
+    """Show what the judge says of a placement: its value, who does what, and every rule that it breaks."""
+    verdict = "feasible" if evaluation.feasible else f"breaks {counted(len(evaluation.violations), 'rule')}"
+    facts = [("network", _network(problem)), ("objective", _objective(problem))]
+    facts += [("value", _seconds(evaluation.value_s)), ("verdict", verdict)]
+    parts: list[RenderableType] = [_facts(facts), _device_table(evaluation), _memory_table(evaluation)]
+    if not evaluation.feasible:
+        parts.append(_sentences(evaluation.violations))
+    return _spaced(parts)
+
+
+def verify_report(violations: Sequence[str]) -> RenderableType:
+    """Show what the independent checker found."""
+    if not violations:
+        return Text("verified: the plan keeps every rule, and its value is what it claims")
+    return Group(Text(f"{counted(len(violations), 'violation')} found"), _sentences(violations))
+
+
+def cluster_report(cluster: Cluster) -> RenderableType:
+    """Devices with their figures, and the link rules between them."""
+    devices = _table("devices")
+    for heading in ("device", "kind", "host", "model"):
+        devices.add_column(heading, overflow="fold")
+    for heading in ("memory", "peak"):
+        devices.add_column(heading, justify="right", no_wrap=True)
+    for d in cluster.devices[:SHOWN_DEVICES]:
+        peak = max(d.flops_per_s.items(), key=lambda item: item[1], default=None)
+        devices.add_row(
+            *(_text(x) for x in (d.name, d.kind, d.host, d.model or ABSENT)),
+            Text(ABSENT if d.memory_bytes is None else format_bytes(d.memory_bytes)),
+            Text(ABSENT if peak is None else f"{peak[1] / 1e12:.3g} TFLOP/s {peak[0]}"),
+        )
+    links = _table("links")
+    links.add_column("between", overflow="fold")
+    for heading in ("bandwidth", "latency"):
+        links.add_column(heading, justify="right", no_wrap=True)
+    links.add_column("channel", overflow="fold")
+    for link in cluster.links[:SHOWN_DEVICES]:
+        arrow = " -> " if link.one_way else " - "
+        links.add_row(
+            _text(link.link_class or arrow.join(link.between)),
+            Text(f"{link.bandwidth_bytes_per_s / 1e9:.3g} GB/s"),
+            Text(_seconds(link.latency_s)),
+            _text(link.channel or ABSENT),
+        )
+    more_devices = _rest(len(cluster) - SHOWN_DEVICES, "device")
+    more_links = _rest(len(cluster.links) - SHOWN_DEVICES, "link rule")
+    return _spaced([Group(devices, *more_devices), Group(links, *more_links)])
+
+
+def solvers_table(rows: Sequence[tuple[str, str, str]]) -> RenderableType:
+    """Name, kind and one sentence of each solver or bound."""
+    return _plain_table("solvers", ("name", "kind", "what it does"), rows)
+
+
+def doctor_table(rows: Sequence[tuple[str, str, str]]) -> RenderableType:
+    """Show what was looked at, what was found, and what to do about it."""
+    return _plain_table("doctor", ("what", "found", "remedy"), rows)
+
+
+def _headline(problem: Problem, result: Result, measurements: Sequence[Measurement]) -> RenderableType:
+    facts = [("network", _network(problem)), ("objective", _objective(problem)), ("status", result.status.value)]
+    if result.plan is not None:
+        facts.append(("value", _seconds(result.value_s)))
+    if result.lower_bound_s > 0:
+        gap = f", gap {percent(result.gap)}" if result.plan is not None else ""
+        facts.append(("lower bound", _seconds(result.lower_bound_s) + gap))
+    for m in measurements:
+        if m.name == PLAN:
+            q1, q3 = m.quartiles_s
+            error = f"prediction error {_signed_percent(m.prediction_error)}"
+            facts.append(("measured", f"{_seconds(m.median_s)} (quartiles {_interval(q1, q3)}), {error}"))
+    seed = None if result.plan is None else result.plan.provenance.seed
+    how = [result.solver or ABSENT, f"{_seconds(result.runtime_s)}", *([] if seed is None else [f"seed {seed}"])]
+    facts.append(("solver", ", ".join(how) + (", interrupted" if result.interrupted else "")))
+    return _facts(facts)
+
+
+def _device_table(evaluation: Evaluation) -> RenderableType:
+    table = _table("devices")
+    table.add_column("device", overflow="fold")
+    for heading in ("operators", "busy", "share", "sent", "received"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    shown = _shown(evaluation.devices)
+    for use in shown:
+        share = use.busy_s / evaluation.value_s if 0 < evaluation.value_s < math.inf else 0.0
+        table.add_row(
+            _text(use.name),
+            Text(f"{use.operators:,}"),
+            Text(_seconds(use.busy_s)),
+            Text(percent(share)),
+            Text(format_bytes(use.sent_bytes)),
+            Text(format_bytes(use.received_bytes)),
+            style="" if use.operators else "dim",
+        )
+    return Group(table, *_rest(len(evaluation.devices) - len(shown), "device"))
+
+
+def _memory_table(evaluation: Evaluation) -> RenderableType:
+    table = _table("memory")
+    table.add_column("device", overflow="fold")
+    for heading in ("weights", "KV cache", "activations", "peak", "limit", "used"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for use in _shown(evaluation.devices):
+        limit = use.limit_bytes
+        sizes = (use.weight_bytes, use.kv_cache_bytes, use.activation_bytes, use.memory_bytes)
+        over = limit is not None and use.memory_bytes > limit
+        table.add_row(
+            _text(use.name),
+            *(Text(format_bytes(size)) for size in sizes),
+            Text("none" if limit is None else format_bytes(limit)),
+            Text(percent(use.memory_bytes / limit) if limit else ABSENT),
+            style="bold red" if over else "" if use.operators else "dim",
+        )
+    return table
+
+
+def _bounds_table(result: Result) -> RenderableType:
+    table = _table("lower bounds")
+    table.add_column("bound", overflow="fold")
+    for heading in ("value", "of the plan"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, bound in sorted(result.bounds.items(), key=lambda item: (-item[1], item[0])):
+        share = percent(bound / result.value_s) if 0 < result.value_s < math.inf else ABSENT
+        table.add_row(_text(name), Text(_seconds(bound)), Text(share))
+    return table
+
+
+def _shown(devices: Iterable[DeviceUse]) -> list[DeviceUse]:
+    """Return the first rows worth a line, in the cluster's order; devices in use before those that are not."""
+    every = list(enumerate(devices))
+    first = sorted(every, key=lambda item: (item[1].operators == 0, item[0]))[:SHOWN_DEVICES]
+    return [use for _, use in sorted(first, key=lambda item: item[0])]
+
+
+def _rest(number: int, noun: str) -> list[RenderableType]:
+    return [Text(f" ... and {counted(number, noun)} more", style="dim")] if number > 0 else []
+
+
+def _network(problem: Problem) -> str:
+    name = problem.name or "unnamed"
+    sizes = f"{counted(len(problem.graph), 'operator')}, {counted(len(problem.graph.tensors), 'tensor')}"
+    return f"{name} ({sizes}) on {counted(len(problem.cluster), 'device')}"
+
+
+def _objective(problem: Problem) -> str:
+    return f"{problem.objective.name}, contention {problem.objective.contention}, times {problem.times.source}"
+
+
+def _spaced(parts: Sequence[RenderableType]) -> Group:
+    """Put an empty line between the parts."""
+    return Group(*(line for k, part in enumerate(parts) for line in (("", part) if k else (part,))))
+
+
+def _facts(facts: Iterable[tuple[str, str]]) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=True)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(Text(name), _text(value))
+    return table
+
+
+def _sentences(sentences: Iterable[str]) -> RenderableType:
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column(width=1)
+    table.add_column(overflow="fold")
+    for sentence in sentences:
+        table.add_row(Text("-"), _text(sentence))
+    return Padding(table, (0, 0, 0, 1))
+
+
+def _plain_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = _table(title)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(_text(cell) for cell in row))
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1)
+    )
+
+
+def _text(value: str) -> Text:
+    """Text as it stands: a name may contain what rich would take for markup, or control characters."""
+    return Text("".join(c if c.isprintable() else "?" for c in value))
+
+
+def _seconds(value: float) -> str:
+    return "infeasible" if value == math.inf else format_seconds(value)
+
+
+def _interval(low: float, high: float) -> str:
+    """Write both ends in the unit of the higher one."""
+    upper, unit = format_seconds(high).split(" ")
+    scale = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit]
+    return f"{low / scale:.3g}-{upper} {unit}"
+
+
+def _ratio(row: Alternative, result: Result) -> str:
+    if result.plan is None or row.predicted_s == math.inf:
+        return ABSENT
+    return f"{row.relative_to(result.value_s):.3f}"
+
+
+def _signed_percent(share: float) -> str:
+    return ("+" if share > 0 else "") + percent(share)
