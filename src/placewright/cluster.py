@@ -213,7 +213,7 @@ class Cluster:
         return table
 
     def transfer_s(self, size_bytes: float, source: int, target: int) -> float:
-        """Seconds that ``size_bytes`` take from one device to another: latency + bytes / bandwidth, 0 for equal ones."""
+        """Seconds that ``size_bytes`` take between two devices: latency + bytes / bandwidth, 0 for equal ones."""
         return float(self.latency_s[source, target] + size_bytes * self.seconds_per_byte[source, target])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 
@@ -99,7 +99,7 @@ class Problem:
     graph: OperatorGraph
     cluster: Cluster
     times: Times
-    objective: Objective = Makespan()
+    objective: Objective = field(default_factory=Makespan)
     wishes: tuple[Wish, ...] = ()
     name: str = ""
 
@@ -130,10 +130,10 @@ class Problem:
         for wish in self.wishes:
             rows, columns = self._matches(wish)
             if wish.forbid:
-                allowed[np.ix_(rows, columns)] = False
+                allowed[np.array(rows)[:, None], columns] = False
             else:
                 others = np.setdiff1d(np.arange(len(self.cluster)), columns)
-                allowed[np.ix_(rows, others)] = False
+                allowed[np.array(rows)[:, None], others] = False
         for members in self.graph.colocation:
             allowed[list(members)] = allowed[list(members)].all(axis=0)
         allowed.setflags(write=False)

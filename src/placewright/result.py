@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 
 from placewright.errors import NoPlan
 from placewright.plan import Plan
@@ -15,7 +15,7 @@ OPTIMALITY_TOLERANCE = 1e-6
 """A relative gap below this counts as proven optimal."""
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     """What is known when an algorithm returns."""
 
     OPTIMAL = "optimal"

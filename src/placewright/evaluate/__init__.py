@@ -1,5 +1,68 @@
 """The one judge that turns a problem and a plan into numbers."""
 
-from placewright.evaluate.evaluation import DeviceUse, Evaluation
+from __future__ import annotations
 
-__all__ = ["DeviceUse", "Evaluation"]
+import numpy.typing as npt
+
+from placewright.evaluate.evaluation import DeviceUse, Evaluation
+from placewright.evaluate.makespan import evaluate_makespan
+from placewright.plan import Plan, Provenance, Schedule
+from placewright.problem import Problem
+
+__all__ = ["DeviceUse", "Evaluation", "evaluate", "plan_for"]
+
+
+def evaluate(
+    problem: Problem,
+    device_of: npt.ArrayLike,
+    *,
+    order: npt.ArrayLike | None = None,
+    schedule: Schedule | None = None,
+) -> Evaluation:
+    """Value, schedule, use of devices, and every broken rule of a placement.
+
+    Parameters
+    ----------
+    problem : Problem
+    device_of : (n,) array of int
+        Device index of each operator.
+    order : (n,) array of int, optional
+        Topological order in which every device takes its operators and every link its tensors, both as early as they
+        can; by default the longest remaining path goes first.
+    schedule : Schedule, optional
+        Keep the order of all operators and transfers of this schedule, and start each as early as that order allows:
+        the value is never above the schedule's own.
+
+    Raises
+    ------
+    InvalidInput
+        If the placement or the order has the wrong shape or names what is not there. Broken rules (memory, wishes,
+        colocation, missing links) are no exceptions: they are listed in ``violations``.
+
+    Examples
+    --------
+    >>> from placewright import Cluster, Device, Link, Operator, OperatorGraph, Problem, Tensor
+    >>> graph = OperatorGraph([Operator("a"), Operator("b")], [Tensor("x", 0, (1,), size_bytes=100)])
+    >>> pair = Cluster([Device("fast"), Device("slow")], [Link(0.5, 100, link_class="same-host")])
+    >>> problem = Problem(graph, pair, [[1.0, 4.0], [1.0, 4.0]])
+    >>> evaluate(problem, [0, 0]).value_s, evaluate(problem, [0, 1]).value_s  # 1 + 1; 1 + (0.5 + 100/100) + 4
+    (2.0, 6.5)
+    """
+    return evaluate_makespan(problem, device_of, order=order, schedule=schedule)
+
+
+def plan_for(
+    problem: Problem,
+    device_of: npt.ArrayLike,
+    *,
+    order: npt.ArrayLike | None = None,
+    schedule: Schedule | None = None,
+    provenance: Provenance | None = None,
+) -> Plan | None:
+    """Evaluate a placement and make it a plan; ``None`` when it breaks a rule. Parameters as :func:`evaluate`."""
+    judged = evaluate(problem, device_of, order=order, schedule=schedule)
+    if not judged.feasible:
+        return None
+    import numpy as np
+
+    return Plan(np.asarray(device_of, dtype=np.int32), judged.schedule, judged.value_s, provenance or Provenance())

@@ -1,0 +1,17 @@
+"""Proven lower bounds. ``BOUNDS`` lists them by objective and name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from placewright.algorithm import Algorithm
+from placewright.bounds.makespan.critical_path import critical_path
+from placewright.bounds.makespan.fractional_load import fractional_load
+
+__all__ = ["BOUNDS"]
+
+BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
+    {"makespan": MappingProxyType({"critical-path": critical_path, "fractional-load": fractional_load})}
+)
+"""Objective -> name -> bound."""

@@ -1,0 +1,52 @@
+"""Reasons why no placement can exist, each with the operators that don't fit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placewright.arrays import arrays_of
+from placewright.problem import Problem
+from placewright.units import format_bytes
+
+__all__ = ["why_infeasible"]
+
+
+def why_infeasible(problem: Problem) -> str:
+    """Say why no placement is possible; empty when these tests find no reason.
+
+    Necessary conditions only: each unit has a device that may run it and holds its weights and KV cache, and all of
+    them together fit the devices that any unit may use.
+    """
+    a = arrays_of(problem)
+    operators, devices = problem.graph.operators, problem.cluster.devices
+    reasons: list[str] = []
+    used = np.zeros(len(devices), dtype=bool)
+    for k in range(len(a.resident)):
+        members = a.member[a.member_ptr[k] : a.member_ptr[k + 1]]
+        name = operators[members[0]].name
+        whole = f"operator {name!r}" + (f" and the {len(members) - 1} colocated with it" if len(members) > 1 else "")
+        if not a.allowed[k].any():
+            reasons.append(f"{whole} may run on no device: it has no finite time there or a wish excludes it")
+            continue
+        fits = a.allowed[k] & (a.resident[k] <= a.capacity)
+        if not fits.any():
+            best = int(np.argmax(np.where(a.allowed[k], a.capacity, -1.0)))
+            reasons.append(
+                f"{whole} needs {format_bytes(a.resident[k])} and the largest device that may run it, "
+                f"{devices[best].name!r}, has {format_bytes(a.capacity[best])}"
+            )
+        used |= a.allowed[k]
+    total, room = float(a.resident.sum()), float(a.capacity[used].sum())
+    if not reasons and total > room:
+        largest = np.argsort(-a.resident, kind="stable")[:5]
+        names = ", ".join(
+            f"{operators[a.member[a.member_ptr[k]]].name!r} ({format_bytes(a.resident[k])})" for k in largest.tolist()
+        )
+        reasons.append(
+            f"weights and KV cache need {format_bytes(total)} and the devices that may hold them have "
+            f"{format_bytes(room)} together; largest: {names}"
+        )
+    if not reasons:
+        return ""
+    shown = "; ".join(reasons[:10]) + (f"; and {len(reasons) - 10} more" if len(reasons) > 10 else "")
+    return f"{shown}; allow more devices or raise their memory"

@@ -1,0 +1,1 @@
+"""Solvers for the makespan: one file an algorithm."""

@@ -1,0 +1,43 @@
+"""Everything on one device: the fastest that holds it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placewright.algorithm import Budget, OnProgress, ignore
+from placewright.evaluate import evaluate
+from placewright.plan import Plan, Provenance
+from placewright.problem import Problem
+from placewright.result import Result
+
+__all__ = ["single_device"]
+
+
+def single_device(
+    problem: Problem,
+    *,
+    budget: Budget,
+    rng: np.random.Generator,
+    incumbent: Plan | None = None,
+    on_progress: OnProgress = ignore,
+) -> Result:
+    """Try each device alone and keep the fastest; the others are reported as ``only <device>``.
+
+    Exact among placements that use one device. Alternatives hold every device, ``inf`` where it can't run the network
+    or lacks the memory. Complexity O(D (n + E)).
+    """
+    best: Plan | None = None
+    alternatives: dict[str, float] = {}
+    n = len(problem.graph)
+    for i, device in enumerate(problem.cluster.devices):
+        value = float("inf")
+        if problem.allowed[:, i].all():
+            judged = evaluate(problem, np.full(n, i, dtype=np.int32))
+            if judged.feasible:
+                value = judged.value_s
+                if best is None or value < best.value_s:
+                    best = Plan(
+                        np.full(n, i, dtype=np.int32), judged.schedule, value, Provenance(f"only {device.name}")
+                    )
+        alternatives[f"only {device.name}"] = value
+    return Result(best, solver="single-device", alternatives=alternatives)
