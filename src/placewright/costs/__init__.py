@@ -1,0 +1,5 @@
+"""Processing times of operators: measured where a device is reachable, from its peaks where it is not."""
+
+from placewright.costs.roofline import roofline
+
+__all__ = ["roofline"]
