@@ -18,7 +18,6 @@ from placewright.cluster import Device
 from placewright.errors import ExecutionError
 from placewright.execute.onnx_shared import Job
 from placewright.execute.onnx_worker import Answer, read_message, write_message
-from placewright.host import can_limit_share, share_limit
 
 __all__ = ["WorkerProcess"]
 
@@ -34,7 +33,6 @@ class WorkerProcess:
 
     def __init__(self, device: Device, job: Job, shared_fd: int) -> None:
         self.device = device
-        self._limit = contextlib.ExitStack()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in end()
         path = os.pathsep.join(p for p in sys.path if p)
         try:
@@ -77,14 +75,6 @@ class WorkerProcess:
         if answer.error:
             raise ExecutionError(f"device {self.device.name!r}: {answer.error}")
 
-    def limit_share(self) -> str | None:
-        """Cap the worker's CPU share by a control group; the reason when this machine can't."""
-        reason = can_limit_share()
-        limit = share_limit(self.process.pid, self.device.cpu_share) if reason is None else None
-        if limit is not None:
-            self._limit.enter_context(limit)
-        return reason
-
     @property
     def alive(self) -> bool:
         """Whether the process runs."""
@@ -113,7 +103,7 @@ class WorkerProcess:
         return f": {lines[-1].strip()[:300]}" if lines else ""
 
     def end(self) -> None:
-        """Kill the process if it lives, wait for its end, and let go of its pipes and its control group."""
+        """Kill the process if it lives, wait for its end, and let go of its pipes."""
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
@@ -121,4 +111,3 @@ class WorkerProcess:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
         self._errors.close()
-        self._limit.close()

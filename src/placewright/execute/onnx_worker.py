@@ -67,7 +67,7 @@ def main() -> None:
         write_message(answers, Answer())
         worker.loop()
     except Exception as error:
-        write_message(answers, Answer(error=str(error).strip() or type(error).__name__))
+        write_message(answers, Answer(error=" ".join(str(error).split()) or type(error).__name__))
         sys.exit(1)
 
 
@@ -133,19 +133,28 @@ class Worker:
                     if number == 1:
                         self._rehearse(session, binding, job.calls[c].outputs)
                     else:
-                        session.run_with_iobinding(binding)
+                        self._call(session, binding, c)
                     if pace < 1.0:
                         _rest(began, pace)
+                ended = clock()
                 # The call above has released and taken the interpreter's lock, so its stores come before these.
                 for flag in sends:
                     words[flag] = number
                 words[mark + 1] = began
-                words[mark + 2] = clock()
+                words[mark + 2] = ended
+            words[at] = 0  # where it will stand, should it never hear of the next run
             words[job.done] = number
             if number == 1:  # from here on nothing is made that could need collecting
                 gc.collect()
                 gc.freeze()
                 gc.disable()
+
+    def _call(self, session: onnxruntime.InferenceSession, binding: onnxruntime.IOBinding, c: int) -> None:
+        try:
+            session.run_with_iobinding(binding)
+        except Exception:  # the runtime refuses a slot of another shape than this run's
+            self._rehearse(session, binding, self.job.calls[c].outputs)
+            raise
 
     def _address(self, k: int) -> int:
         value, private = self.job.values[k], self._private[k]
@@ -191,12 +200,12 @@ def check_shape(value: ValueSpec, shape: tuple[int, ...], element_type: int) -> 
     if shape != value.shape:
         raise ValueError(
             f"tensor {value.name!r} was captured with the shape {list(value.shape)} but has the shape {list(shape)} "
-            "when run; correct the shapes in the model file and plan again"
+            "when run; correct the shapes that the model file states, and plan again"
         )
     if element_type != value.element_type:
         raise ValueError(
             f"tensor {value.name!r} was captured with element type {value.element_type} but has {element_type} when "
-            "run; correct the types in the model file and plan again"
+            "run; correct the types that the model file states, and plan again"
         )
 
 
