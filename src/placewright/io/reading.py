@@ -1,0 +1,227 @@
+"""Bounded, safe reading of files that others wrote, and writing that leaves no half-written file behind.
+
+A file is data: its size is looked at before it is read, how many values it holds and how deep they are nested before
+memory is taken for them, and whatever is wrong with it ends in one line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from placewright.errors import InvalidInput
+from placewright.units import format_bytes
+
+__all__ = ["closest", "decode_json", "decode_yaml", "read_bounded", "translated", "write_atomic"]
+
+LARGEST_FILE_BYTES = 512 * 2**20
+MOST_VALUES = 2**26
+"""Values in one JSON file (counted by its commas): at most about 32 bytes of memory each."""
+MOST_CONTAINERS = 2**23
+"""Arrays and objects in one JSON file: at most about 100 bytes of memory each, besides their values."""
+DEEPEST_YAML = 16
+MOST_YAML_EVENTS = 2_000_000
+
+T = TypeVar("T")
+_FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_bounded(path: Path | str, what: str, limit_bytes: int = LARGEST_FILE_BYTES) -> bytes:
+    """Read a regular file of at most ``limit_bytes``; a larger one is refused unread.
+
+    Raises
+    ------
+    InvalidInput
+        If it is absent, no regular file, unreadable or too large.
+    """
+    named = f"{what} {str(path)!r}"
+    try:
+        found = Path(path).stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe would make us wait, a device has no size
+            raise InvalidInput("is not a regular file; give the path of a file", what=named)
+        if found.st_size > limit_bytes:
+            raise InvalidInput(_too_large(found.st_size, limit_bytes), what=named)
+        with Path(path).open("rb") as file:
+            data = file.read(limit_bytes + 1)
+    except (OSError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InvalidInput(f"can't be read: {reason.lower()}; correct the path", what=named) from None
+    if len(data) > limit_bytes:
+        raise InvalidInput(_too_large(len(data), limit_bytes), what=named)
+    return data
+
+
+def _too_large(size: int, limit: int) -> str:
+    return f"has {format_bytes(size)}; files above {format_bytes(limit)} are not read, give a smaller one"
+
+
+def decode_json(data: bytes, kind: type[T], what: str) -> T:
+    """Decode strictly into ``kind``, a msgspec struct; ``what`` names the file in messages.
+
+    Raises
+    ------
+    InvalidInput
+        With one line for malformed or truncated text, too many values, deep nesting, or what breaks the schema.
+    """
+    values, containers = data.count(b","), data.count(b"[") + data.count(b"{")
+    if values > MOST_VALUES or containers > MOST_CONTAINERS:
+        raise InvalidInput(
+            f"holds {values:,} values in {containers:,} arrays and objects; at most {MOST_VALUES:,} in "
+            f"{MOST_CONTAINERS:,} are read, give a smaller file",
+            what=what,
+        )
+    try:
+        return msgspec.json.decode(data, type=kind, strict=True)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(translated(error, kind), what=what) from None
+
+
+_AT = re.compile(r"^(.*) - at `(?:key in )?\$\.?(.*)`$", re.DOTALL)
+_UNKNOWN = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
+
+
+def translated(error: Exception, kind: type[Any]) -> str:
+    """Say what a decoder found in the words of placewright's errors: thing, value, remedy, in one line."""
+    if isinstance(error, RecursionError):
+        return "is nested too deeply; no file of this kind needs more than a few levels"
+    if isinstance(error, UnicodeDecodeError):
+        return "is not UTF-8 text; save it as UTF-8"
+    text = str(error)
+    if not isinstance(error, msgspec.ValidationError):
+        return f"is not valid JSON: {_one_line(text)}; write the file again"
+    found = _AT.match(text)
+    text, where = (found[1], found[2]) if found else (text, "")
+    unknown = _UNKNOWN.match(text)
+    if unknown:
+        return f"{_one_line(where) or 'top level'}: unknown key {unknown[1]!r}{closest(unknown[1], _keys(kind))}"
+    return f"{_one_line(where) or 'top level'}: {_one_line(text[:1].lower() + text[1:])}; correct it"
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """Say what to use in place of an unknown word: the known ones that are like it, or all of them.
+
+    Examples
+    --------
+    >>> closest("memroy", ["memory", "model"])
+    "; did you mean 'memory'?"
+    >>> closest("x", ["memory", "model"])
+    '; use one of memory, model'
+    """
+    names = list(dict.fromkeys(known))
+    close = get_close_matches(word[:100], names, n=3)
+    if close:
+        return f"; did you mean {' or '.join(map(repr, close))}?"
+    return f"; use one of {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
+
+
+def _keys(kind: type[Any]) -> list[str]:
+    """Keys of a struct and of the structs in it."""
+    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return []
+    definitions = msgspec.json.schema(kind).get("$defs", {})
+    return list(dict.fromkeys(key for d in definitions.values() for key in d.get("properties", {})))
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 300 else line[:300] + "..."
+
+
+def decode_yaml(data: bytes, what: str) -> Any:
+    """Read YAML with plain values only: no aliases, no tags that make objects, no key twice, bounded depth.
+
+    Raises
+    ------
+    InvalidInput
+        With one line that names where in the file.
+    """
+    try:
+        _check_yaml(data, what)
+        return yaml.load(data, Loader=_FAST)
+    except yaml.MarkedYAMLError as error:
+        mark = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise InvalidInput(
+            f"is not valid YAML{mark}: {_one_line(error.problem or str(error))}; correct it", what=what
+        ) from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"is not valid YAML: {_one_line(str(error))}; correct it", what=what) from None
+
+
+def _check_yaml(data: bytes, what: str) -> None:
+    """Walk the events, which takes no memory, before values are made of them."""
+    open_: list[set[str] | None] = []  # keys of each open mapping; None for a sequence
+    is_key: list[bool] = []  # whether the next node of it is a key
+    for count, event in enumerate(yaml.parse(data, Loader=_FAST)):
+        line = event.start_mark.line + 1 if event.start_mark else 0
+        if isinstance(event, yaml.AliasEvent):
+            raise InvalidInput(f"line {line} uses the alias *{event.anchor}; write the value out instead", what=what)
+        if count > MOST_YAML_EVENTS:
+            raise InvalidInput(f"has more than {MOST_YAML_EVENTS:,} values; use ranges such as gpu[0-7]", what=what)
+        if isinstance(event, yaml.CollectionEndEvent):
+            open_.pop()
+            is_key.pop()
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        if open_ and (keys := open_[-1]) is not None:
+            if is_key[-1]:
+                key = event.value if isinstance(event, yaml.ScalarEvent) else None
+                if key is None:
+                    raise InvalidInput(f"line {line} has a key that is no text; use a plain name", what=what)
+                if key in keys:
+                    raise InvalidInput(f"line {line} gives {key!r} a second time; keep one", what=what)
+                keys.add(key)
+            is_key[-1] = not is_key[-1]
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
+            is_key.append(True)
+            if len(open_) > DEEPEST_YAML:
+                raise InvalidInput(
+                    f"line {line} is nested deeper than {DEEPEST_YAML} levels; no such file needs that", what=what
+                )
+
+
+def write_atomic(path: Path | str, data: bytes | str) -> None:
+    """Write a file as a whole: to a temporary one in the same folder, then in its place.
+
+    A link is followed; what is no regular file (``/dev/stdout``, a pipe) is written to as it is.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder is absent or can't be written to.
+    """
+    content = data.encode() if isinstance(data, str) else data
+    try:
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():
+            target.write_bytes(content)
+            return
+        temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.part")
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+            if target.exists():
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InvalidInput(
+            f"can't be written: {reason.lower()}; give a path in a folder that exists and is writable",
+            what=f"file {str(path)!r}",
+        ) from None
