@@ -26,8 +26,6 @@ from placewright.result import Result
 
 __all__ = ["html_report"]
 
-_NO_TIMELINE = "<p>There is no plan, so there is nothing to draw.</p>"
-
 
 def html_report(
     problem: Problem,
@@ -58,28 +56,39 @@ def html_report(
     """
     name = title if title is not None else problem.name or "unnamed network"
     plan = result.plan
-    drawn = plan is not None and evaluation is not None
-    template = Template(_asset("report.html"))
-    return template.substitute(
+    wide: list[tuple[str, str]] = []
+    said = explain_gap(result)
+    data = script = ""
+    if plan is not None and evaluation is not None:
+        reasons = reasons_unused(problem, plan, evaluation, result.alternatives)
+        wide += [
+            ("Timeline", _asset("timeline.html")),
+            ("Devices", device_table(problem, evaluation, reasons)),
+            ("Memory by part", memory_bars(evaluation)),
+        ]
+        said = [*explain_single_best(problem, result), *said]
+        data = _json_block(timeline(problem, result, evaluation, measurements))
+        script = f"<script>{_plotly()}</script>\n<script>\n{_asset('report.js')}</script>"
+    if result.alternatives or measurements:
+        wide.append(("Alternatives", alternatives_table(result, measurements)))
+    pair = [("Lower bounds", bounds_table(result))] if result.bounds else []
+    pair.append(("The problem", facts(problem, result, evaluation)))
+    sections = [_section(*part) for part in wide]
+    sections.append(f'<div class="{"pair" if len(pair) > 1 else "alone"}">{"".join(_section(*p) for p in pair)}</div>')
+    return Template(_asset("report.html")).substitute(
         title=escape(name),
         style=_asset("report.css"),
         headline=headline(problem, result, measurements),
-        sentences=sentences([*(explain_single_best(problem, result) if drawn else []), *explain_gap(result)]),
-        timeline=_asset("timeline.html") if drawn else _NO_TIMELINE,
-        devices=(
-            device_table(problem, evaluation, reasons_unused(problem, plan, evaluation, result.alternatives))
-            if plan is not None and evaluation is not None
-            else ""
-        ),
-        memory=memory_bars(problem, evaluation) if evaluation is not None else "",
-        alternatives=alternatives_table(result, measurements),
-        bounds=bounds_table(result),
-        facts=facts(problem, result, evaluation),
-        placement=_asset("placement.html") if drawn else "",
-        data=_json_block(timeline(problem, result, evaluation, measurements)) if drawn and evaluation else "null",
-        plotly=_plotly() if drawn else "",
-        script=_asset("report.js"),
+        sentences=sentences(said),
+        sections="\n".join(sections) + (_asset("placement.html") if data else ""),
+        data=data or "null",
+        script=script,
     )
+
+
+def _section(heading: str, body: str) -> str:
+    anchor = heading.lower().replace(" ", "-")
+    return f'<section aria-labelledby="{anchor}">\n<h2 id="{anchor}">{heading}</h2>\n{body}\n</section>'
 
 
 def _asset(name: str) -> str:

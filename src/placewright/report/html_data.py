@@ -14,7 +14,7 @@ from placewright.report.alternatives import PLAN
 from placewright.report.lanes import lanes_of
 from placewright.result import Result
 
-__all__ = ["module_groups", "ranked", "time_unit", "timeline"]
+__all__ = ["front_coded", "module_groups", "ranked", "time_unit", "timeline"]
 
 GROUPS = 8
 """Colours of the page: the groups with most computing get one each, the rest shares the last."""
@@ -84,8 +84,10 @@ def timeline(
 ) -> dict[str, Any]:
     """Everything that the page draws, in one JSON-ready dict; times in the unit that it names.
 
-    Keys of ``operators``, ``transfers`` and ``spans`` are columns of equal length: ``n`` name, ``s`` start, ``d``
-    duration, ``r`` row, ``l`` lane, ``z`` bytes, ``k`` kind, ``m`` module, ``i`` device, ``c`` category.
+    Keys of ``operators``, ``transfers`` and ``spans`` are columns of equal length: ``p`` and ``n`` the name (see
+    :func:`front_coded`), ``s`` start, ``d`` duration, ``r`` row, ``l`` lane, ``z`` bytes, ``k`` kind, ``m`` module,
+    ``i`` device, ``c`` 0 computes, 1 transfers, 2 waits, ``v`` operator or -1;
+    a span is named only where it is no operator.
     """
     plan = result.plan
     assert plan is not None  # the page asks for a timeline only when there is a plan
@@ -94,8 +96,8 @@ def timeline(
     span = max([evaluation.schedule.makespan_s, *(s.finish_s for m in measurements for s in m.spans)])
     unit, factor = time_unit(span)
 
-    def scaled(seconds: float) -> float:
-        value = float(f"{seconds / factor:.7g}")
+    def scaled(seconds: float, digits: int = 7) -> float:
+        value = float(f"{seconds / factor:.{digits}g}")
         return int(value) if value == int(value) else value
 
     durations = (finish - start).tolist()
@@ -131,21 +133,19 @@ def timeline(
         "modules": modules,
         "rows": rows,
         "operators": {
-            "n": [v.name for v in operators],
+            **front_coded([v.name for v in operators]),
             "s": [scaled(t) for t in start.tolist()],
-            "d": [scaled(t) for t in durations],
+            "d": [scaled(t, 5) for t in durations],
             "i": plan.device_of.tolist(),
-            "r": [row_of[i] for i in plan.device_of.tolist()],
             "k": kind_of,
             "kind": _table(v.kind for v in operators),
             "m": module_of,
             "z": [v.resident_bytes for v in operators],
         },
         "transfers": {
-            "n": [tensors[x.tensor].name for x in transfers],
+            **front_coded([tensors[x.tensor].name for x in transfers]),
             "s": [scaled(x.start_s) for x in transfers],
-            "d": [scaled(x.finish_s - x.start_s) for x in transfers],
-            "i": [x.source for x in transfers],
+            "d": [scaled(x.finish_s - x.start_s, 5) for x in transfers],
             "r": [row_of[x.source, x.target] for x in transfers],
             "l": lane,
             "z": [tensors[x.tensor].size_bytes for x in transfers],
@@ -153,8 +153,28 @@ def timeline(
     }
     shown = next((m for m in sorted(measurements, key=lambda m: m.name != PLAN) if m.spans), None)
     if shown is not None:
-        made["measured"] = _measured(problem, shown, scaled, kind_of, module_of)
+        made["measured"] = _measured(problem, shown, scaled)
     return made
+
+
+def front_coded(names: Sequence[str]) -> dict[str, list[Any]]:
+    """Code each name as ``p`` characters of the one before and the rest ``n``: names of a network share long prefixes.
+
+    Examples
+    --------
+    >>> front_coded(["net.a", "net.b"])
+    {'p': [0, 4], 'n': ['net.a', 'b']}
+    """
+    shared: list[int] = []
+    before = ""
+    for name in names:
+        # Characters beyond the basic plane count as two in the page's script: they end the shared prefix.
+        pairs = zip(before, name, strict=False)
+        shared.append(
+            next((k for k, (a, b) in enumerate(pairs) if a != b or ord(a) > 0xFFFF), min(len(before), len(name)))
+        )
+        before = name
+    return {"p": shared, "n": [name[k:] for name, k in zip(names, shared, strict=True)]}
 
 
 def _table(names: Iterable[str]) -> dict[str, list[Any]]:
@@ -164,19 +184,14 @@ def _table(names: Iterable[str]) -> dict[str, list[Any]]:
     return {"names": list(index), "rows": rows}
 
 
-def _measured(
-    problem: Problem,
-    shown: Measurement,
-    scaled: Callable[[float], float],
-    kind_of: Sequence[int],
-    module_of: Sequence[int],
-) -> dict[str, Any]:
+def _measured(problem: Problem, shown: Measurement, scaled: Callable[..., float]) -> dict[str, Any]:
     number = {d.name: i for i, d in enumerate(problem.cluster.devices)}
     order = sorted({s.device for s in shown.spans}, key=lambda name: (number.get(name, len(number)), name))
     rows: list[dict[str, Any]] = []
-    columns: dict[str, list[Any]] = {key: [] for key in "nsdirlckm"}
+    columns: dict[str, list[Any]] = {key: [] for key in "nsdrlcv"}
     for device in order:
-        for kind, label in (("compute", device), ("transfer", f"{device} transfers"), ("wait", f"{device} waits")):
+        labels = (device, f"{device} transfers", f"{device} waits")
+        for category, (kind, label) in enumerate(zip(("compute", "transfer", "wait"), labels, strict=True)):
             spans = [s for s in shown.spans if s.device == device and s.kind == kind]
             if not spans:
                 continue
@@ -185,9 +200,10 @@ def _measured(
             rows.append({**row, "device": number.get(device, -1)})
             for s, lane in zip(spans, lanes, strict=True):
                 v = problem.graph.index.get(s.name, -1) if kind == "compute" else -1
-                cells = {"n": s.name, "s": scaled(s.start_s), "d": scaled(s.finish_s - s.start_s), "l": lane, "c": kind}
-                cells |= {"i": number.get(device, -1), "r": len(rows) - 1}
-                cells |= {"k": kind_of[v] if v >= 0 else -1, "m": module_of[v] if v >= 0 else -1}
-                for key, value in cells.items():
+                cells = {"s": scaled(s.start_s), "d": scaled(s.finish_s - s.start_s, 5), "r": len(rows) - 1, "l": lane}
+                for key, value in {**cells, "c": category, "v": v}.items():
                     columns[key].append(value)
+                if v < 0:
+                    columns["n"].append(s.name)
+    columns.update(front_coded(columns["n"]))
     return {"name": shown.name, "median": scaled(shown.median_s), "rows": rows, "spans": columns}

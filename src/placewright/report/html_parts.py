@@ -16,6 +16,8 @@ from placewright.units import format_bytes, format_seconds
 
 __all__ = ["alternatives_table", "bounds_table", "device_table", "facts", "headline", "memory_bars", "sentences"]
 
+_TEXT = ' class="text"'
+
 COLOURS = 8
 """As many device colours as the style sheet defines; more devices than that share them in turn."""
 
@@ -69,7 +71,7 @@ def device_table(problem: Problem, evaluation: Evaluation, reasons: Mapping[int,
             ("kind", escape(about)),
             ("operators", f"{use.operators:,}"),
             ("busy", _seconds(use.busy_s)),
-            ("share", _bar(share, i) + percent(share)),
+            ("share", _barred(share, percent(share), i)),
             ("sent", format_bytes(use.sent_bytes)),
             ("received", format_bytes(use.received_bytes)),
         ]
@@ -89,7 +91,7 @@ def device_table(problem: Problem, evaluation: Evaluation, reasons: Mapping[int,
     )
 
 
-def memory_bars(problem: Problem, evaluation: Evaluation) -> str:
+def memory_bars(evaluation: Evaluation) -> str:
     """Bars by part for every used device, each against its own limit."""
     uses = [(i, use) for i, use in enumerate(evaluation.devices) if use.operators]
     widest = max((use.memory_bytes for _, use in uses), default=0)
@@ -127,8 +129,6 @@ def memory_bars(problem: Problem, evaluation: Evaluation) -> str:
 def alternatives_table(result: Result, measurements: Sequence[Measurement] = ()) -> str:
     """List the plan and every other plan that was met, with bars, and measured values where there are any."""
     rows = alternatives_of(result, measurements)
-    if not rows:
-        return "<p>No other plan was met.</p>"
     measured = any(r.measured for r in rows)
     finite = [r.predicted_s for r in rows if r.predicted_s < math.inf] + [
         r.measured.median_s for r in rows if r.measured
@@ -138,7 +138,7 @@ def alternatives_table(result: Result, measurements: Sequence[Measurement] = ())
     for r in sorted(rows, key=lambda r: (r.predicted_s, r.name != PLAN)):
         width = r.predicted_s / longest if longest > 0 and r.predicted_s < math.inf else 0.0
         relative = f"{r.relative_to(result.value_s):.3f}" if result.plan and r.predicted_s < math.inf else "-"
-        cells = [("predicted", _bar(width, None) + _seconds(r.predicted_s)), ("relative", relative)]
+        cells = [("predicted", _barred(width, _seconds(r.predicted_s))), ("relative", relative)]
         if measured and r.measured is not None:
             q1, q3 = r.measured.quartiles_s
             cells += [
@@ -155,12 +155,10 @@ def alternatives_table(result: Result, measurements: Sequence[Measurement] = ())
 
 def bounds_table(result: Result) -> str:
     """Every bound that was computed, the highest first."""
-    if not result.bounds:
-        return "<p>No bound was computed.</p>"
     rows = []
     for name, bound in sorted(result.bounds.items(), key=lambda item: (-item[1], item[0])):
         share = bound / result.value_s if 0 < result.value_s < math.inf else 0.0
-        cells = [("value", _seconds(bound)), ("of the plan", _bar(share, None) + percent(share))]
+        cells = [("value", _seconds(bound)), ("of the plan", _barred(share, percent(share)))]
         rows.append(_row(escape(name), cells))
     return _table(("bound", "value", "of the plan's value"), rows)
 
@@ -192,7 +190,8 @@ def facts(problem: Problem, result: Result, evaluation: Evaluation | None) -> st
         listing.append(("broken rules", "; ".join(evaluation.violations) or "none"))
     if result.plan is not None and result.plan.provenance.version:
         listing.append(("placewright", result.plan.provenance.version))
-    return "\n".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in listing)
+    items = "\n".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in listing)
+    return f'<dl class="facts">\n{items}\n</dl>'
 
 
 def _of_limit(use: DeviceUse) -> str:
@@ -204,13 +203,18 @@ def _of_limit(use: DeviceUse) -> str:
 
 
 def _table(headings: Sequence[str], rows: Sequence[str]) -> str:
-    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in headings)
-    return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody></table>"
+    head = "".join(f'<th scope="col"{_TEXT if h == "kind" else ""}>{escape(h)}</th>' for h in headings)
+    body = "\n".join(rows)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
 
 
 def _row(first: str, cells: Sequence[tuple[str, str]], css: str = "") -> str:
     """Join one row's cells, whose HTML is escaped already; the labels are shown where the page is narrow."""
-    rest = "".join(f'<td data-label="{escape(label)}">{cell}</td>' for label, cell in cells)
+    css_of = {"-": ' class="absent"', "kind": _TEXT}
+    rest = "".join(
+        f'<td data-label="{escape(label)}"{css_of.get(cell, css_of.get(label, ""))}>{cell}</td>'
+        for label, cell in cells
+    )
     return (
         f'<tr class="{css}"><th scope="row">{first}</th>{rest}</tr>'
         if css
@@ -218,9 +222,14 @@ def _row(first: str, cells: Sequence[tuple[str, str]], css: str = "") -> str:
     )
 
 
-def _bar(share: float, device: int | None) -> str:
+def _barred(share: float, text: str, device: int | None = None) -> str:
+    """Draw a bar of ``share`` of the full width and the number after it."""
     css = "" if device is None else f" d{device % COLOURS}"
-    return f'<span class="bar{css}"><span style="width:{100 * min(max(share, 0.0), 1.0):.2f}%"></span></span>'
+    width = 100 * min(max(share, 0.0), 1.0)
+    return (
+        f'<span class="bar{css}"><span style="width:{width:.2f}%"></span></span>'
+        f'<span class="number">{escape(text)}</span>'
+    )
 
 
 def _dot(device: int) -> str:

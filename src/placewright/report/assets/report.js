@@ -4,7 +4,9 @@
   if (!data) return;
   const $ = (id) => document.getElementById(id);
   const gantt = $("gantt");
-  const LABELLED_BARS = 600; // more bars than this get no text on them: measuring text is slow
+  const LABELLED = 600;      // more bars than this get no text on them: measuring text is slow
+  const DETAILED = 2500;     // more bars than this are drawn only as far as the view can show them
+  const BIN = 3;
   const LANES_SHOWN = 4;     // a row grows with its lanes up to this many
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const narrow = () => window.innerWidth < 640;
@@ -22,6 +24,22 @@
   const measured = data.measured;
   const { operators, transfers } = data;
   const spans = measured ? measured.spans : null;
+  // Names are front-coded: p characters of the one before, then n.
+  const decode = (cells) => {
+    let before = "";
+    cells.n = cells.n.map((rest, k) => (before = before.slice(0, cells.p[k]) + rest));
+  };
+  [operators, transfers, ...(spans ? [spans] : [])].forEach(decode);
+  const computeRow = new Map(data.rows.flatMap((row, k) => (row.type === "compute" ? [[row.device, k]] : [])));
+  operators.r = operators.i.map((i) => computeRow.get(i));
+  if (spans) {
+    spans.c = spans.c.map((c) => ["compute", "transfer", "wait"][c]);
+    const others = spans.n.values();
+    spans.n = spans.v.map((v) => (v < 0 ? others.next().value : operators.n[v]));
+    spans.k = spans.v.map((v) => (v < 0 ? -1 : operators.k[v]));
+    spans.m = spans.v.map((v) => (v < 0 ? -1 : operators.m[v]));
+    spans.i = spans.r.map((r) => measured.rows[r].device);
+  }
   const rows = [...data.rows, ...(measured ? measured.rows : [])];
 
   // Heights of rows in units of one compute row; the axis runs downwards.
@@ -38,91 +56,124 @@
     y += row.height + 0.1;
   });
   const bottom = y;
+  const lastPredicted = data.rows[data.rows.length - 1];
+  const predictedEnd = lastPredicted.top + lastPredicted.height + 0.1;
   const end = Math.max(data.makespan, ...(spans ? spans.s.map((s, k) => s + spans.d[k]) : [0]), 1e-12);
   const whole = [-0.004 * end, 1.012 * end];
 
-  const bar = (r, l) => {
-    const row = rows[r];
+  const bar = (row, l) => {
     const inner = row.height * (row.type === "compute" ? 0.86 : 0.8);
     const lane = inner / row.lanes;
     return { y: row.top + (row.height - inner) / 2 + lane * (l + 0.5), width: lane * (row.lanes > 1 ? 0.9 : 1) };
   };
-  const column = (cells, first, opts) => {
-    const places = cells.r.map((r, k) => bar(first + r, cells.l ? cells.l[k] : 0));
-    return {
-      type: "bar", orientation: "h", base: cells.s, x: cells.d,
-      y: places.map((p) => p.y), width: places.map((p) => p.width),
-      hoverinfo: "text", showlegend: false, textposition: "none", ...opts,
-    };
-  };
+  const tail = (name) => name.split(/[./]/).filter(Boolean).slice(-2).join(".") || name;
+  const percent = (share) => `${Number((100 * share).toPrecision(3))}%`;
 
+  // What is drawn: cells are columns; group(k) is an index into the palette, negative for none.
   let by = "kind";
   let chosen = -1;
-  const groupNames = () => (by === "kind" ? data.kinds : by === "module" ? data.modules : data.used.map((i) => data.devices[i]));
-  const palette = () => [0, 1, 2, 3, 4, 5, 6, 7].map((k) => css(`--c${k}`));
-  const groups = (cells) => (by === "kind" ? cells.k : by === "module" ? cells.m : cells.i);
-  const colourOf = (colours, g) => (g < 0 ? css("--unknown") : colours[g % colours.length]);
-  const paint = () => {
-    const colours = palette();
-    const dim = (g) => (chosen < 0 || g === chosen ? 1 : 0.15);
-    const own = groups(operators);
-    const made = [
-      { color: own.map((g) => colourOf(colours, g)), opacity: own.map(dim) },
-      { color: css("--transfer"), opacity: chosen < 0 ? 1 : 0.3 },
-    ];
-    if (spans) {
-      const theirs = groups(spans);
-      const plain = { transfer: css("--transfer"), wait: css("--wait") };
-      made.push({
-        color: theirs.map((g, k) => plain[spans.c[k]] || colourOf(colours, g)),
-        opacity: theirs.map((g, k) => (spans.c[k] === "compute" ? dim(g) : chosen < 0 ? 1 : 0.3)),
-      });
-    }
-    const edge = operators.n.length <= 2000 ? 0.6 : 0;
-    return made.map((m) => ({ ...m, line: { width: edge, color: css("--card") } }));
-  };
+  let view = whole.slice();
+  const groupOf = (cells) => (by === "kind" ? cells.k : by === "module" ? cells.m : cells.i);
+  const compute = { noun: "operator", plain: () => null };
+  const sets = [
+    {
+      ...compute, cells: operators, rows: data.rows, text: (k) => tail(operators.n[k]),
+      hover: (k) => `<b>${safe(operators.n[k])}</b><br>${safe(operators.kind.names[operators.kind.rows[k]] || "operator")} on ` +
+        `${safe(data.devices[operators.i[k]])}<br>${times(operators.s[k], operators.d[k])}<br>weights and cache ${bytes(operators.z[k])}`,
+    },
+    {
+      noun: "transfer", cells: transfers, rows: data.rows, plain: () => "--transfer", text: () => "",
+      hover: (k) => `transfer of <b>${safe(transfers.n[k])}</b><br>${safe(data.rows[transfers.r[k]].label)}` +
+        `<br>${times(transfers.s[k], transfers.d[k])}<br>${bytes(transfers.z[k])}`,
+    },
+  ];
+  if (spans) {
+    sets.push({
+      ...compute, noun: "span", cells: spans, rows: measured.rows, text: (k) => (spans.c[k] === "compute" ? tail(spans.n[k]) : ""),
+      plain: (k) => ({ transfer: "--transfer", wait: "--wait" })[spans.c[k]] || null,
+      hover: (k) => `measured ${spans.c[k]}: <b>${safe(spans.n[k])}</b><br>${safe(measured.rows[spans.r[k]].label)}` +
+        `<br>${times(spans.s[k], spans.d[k])}`,
+    });
+  }
+  const total = sets.reduce((sum, set) => sum + set.cells.n.length, 0);
 
-  const labelled = operators.n.length + transfers.n.length + (spans ? spans.n.length : 0) <= LABELLED_BARS;
-  const last = (name) => { const parts = name.split(/[./]/).filter(Boolean); return parts[parts.length - 1] || name; };
-  const traces = () => {
-    const made = [
-      column(operators, 0, {
-        hovertext: operators.n.map((n, k) => `<b>${safe(n)}</b><br>${safe(operators.kind.names[operators.kind.rows[k]] || "operator")} on ` +
-          `${safe(data.devices[operators.i[k]])}<br>${times(operators.s[k], operators.d[k])}<br>weights and cache ${bytes(operators.z[k])}`),
-        ...(labelled ? { text: operators.n.map((n) => safe(last(n))), textposition: "inside", insidetextanchor: "middle", textangle: 0 } : {}),
-      }),
-      column(transfers, 0, {
-        hovertext: transfers.n.map((n, k) => `transfer of <b>${safe(n)}</b><br>${safe(rows[transfers.r[k]].label)}` +
-          `<br>${times(transfers.s[k], transfers.d[k])}<br>${bytes(transfers.z[k])}`),
-      }),
-    ];
-    if (spans) {
-      made.push(column(spans, data.rows.length, {
-        hovertext: spans.n.map((n, k) => `measured ${spans.c[k]}: <b>${safe(n)}</b><br>${safe(rows[data.rows.length + spans.r[k]].label)}` +
-          `<br>${times(spans.s[k], spans.d[k])}`),
-        ...(labelled ? { text: spans.n.map((n, k) => (spans.c[k] === "compute" ? safe(last(n)) : "")), textposition: "inside", insidetextanchor: "middle", textangle: 0 } : {}),
-      }));
-    }
-    paint().forEach((marker, k) => { made[k].marker = marker; });
+  // Above DETAILED bars, those outside the view are left out, and those below a pixel are gathered in bins of BIN pixels
+  // whose strength is the share of the bin that they fill: a bar of one pixel for each would make every row look busy.
+  const bars = (set) => {
+    const { cells } = set;
+    const groups = groupOf(cells) || cells.n.map(() => -1);
+    const one = (k) => ({
+      k, s: cells.s[k], d: cells.d[k], place: bar(set.rows[cells.r[k]], cells.l ? cells.l[k] : 0), g: groups[k], share: 1, count: 1,
+    });
+    const every = cells.n.map((_, k) => k);
+    if (total <= DETAILED) return every.map(one);
+    const pixel = (view[1] - view[0]) / Math.max(200, gantt.clientWidth - 130);
+    const margin = (view[1] - view[0]) / 4;
+    const width = BIN * pixel;
+    const bins = new Map();
+    const made = [];
+    every.forEach((k) => {
+      const s = cells.s[k], d = cells.d[k];
+      if (s + d < view[0] - margin || s > view[1] + margin) return;
+      if (d >= pixel) { made.push(one(k)); return; }
+      const at = Math.floor((s + d / 2) / width);
+      const id = `${cells.r[k]} ${cells.l ? cells.l[k] : 0} ${at}`;
+      if (!bins.has(id)) bins.set(id, { ...one(k), s: at * width, d: width, time: 0, count: 0, parts: new Map() });
+      const bin = bins.get(id);
+      bin.count += 1;
+      bin.time += d;
+      bin.parts.set(groups[k], (bin.parts.get(groups[k]) || 0) + d);
+    });
+    bins.forEach((bin) => {
+      if (bin.count === 1) { made.push({ ...one(bin.k), share: 1 }); return; }
+      bin.g = [...bin.parts].sort((x, z) => z[1] - x[1] || x[0] - z[0])[0][0];
+      bin.share = Math.min(1, bin.time / width);
+      made.push(bin);
+    });
     return made;
+  };
+  const palette = () => [0, 1, 2, 3, 4, 5, 6, 7].map((k) => css(`--c${k}`));
+  const colourOf = (colours, g) => (g < 0 ? css("--unknown") : colours[g % colours.length]);
+  const traces = () => {
+    const colours = palette();
+    const edge = { width: total <= DETAILED ? 0.6 : 0, color: css("--card") };
+    const neutral = { "--transfer": css("--transfer"), "--wait": css("--wait") };
+    return sets.map((set) => {
+      const drawn = bars(set);
+      const plain = drawn.map((b) => set.plain(b.k));
+      const strength = (b, k) => (chosen < 0 || (plain[k] === null && b.g === chosen) ? 1 : plain[k] ? 0.3 : 0.15) * Math.max(0.15, b.share);
+      return {
+        type: "bar", orientation: "h", showlegend: false, hoverinfo: "text",
+        base: drawn.map((b) => b.s), x: drawn.map((b) => b.d),
+        y: drawn.map((b) => b.place.y), width: drawn.map((b) => b.place.width),
+        hovertext: drawn.map((b) => (b.count === 1 ? set.hover(b.k)
+          : `${b.count} ${set.noun}s, each shorter than a pixel<br>${percent(b.share)} of ${times(b.s, b.d)}<br>zoom in to see them`)),
+        marker: {
+          color: drawn.map((b, k) => (plain[k] ? neutral[plain[k]] : colourOf(colours, b.g))),
+          opacity: drawn.map(strength), line: edge,
+        },
+        ...(total <= LABELLED ? { text: drawn.map((b) => safe(set.text(b.k))), textposition: "inside", insidetextanchor: "middle", textangle: 0 }
+          : { textposition: "none" }),
+      };
+    });
   };
 
   const layout = () => {
     const ink = css("--ink"), soft = css("--soft");
     const size = narrow() ? 11 : 12.5;
-    const line = (x, colour, dash) => ({
-      type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line: { color: colour, width: 1.4, dash },
+    const line = (x, colour, dash, to) => ({
+      type: "line", x0: x, x1: x, y0: 0, y1: to, line: { color: colour, width: 1.4, dash },
     });
     const mark = (x, text, colour, level) => ({
-      x, y: 1, yref: "paper", yshift: 10 + 16 * level, xanchor: x > 0.6 * end ? "right" : "left", showarrow: false,
+      x, y: 1, yref: "paper", yshift: 11 + 16 * level, xanchor: x > 0.6 * end ? "right" : "left", showarrow: false,
       text, font: { color: colour, size },
     });
     const same = Math.abs(data.bound - data.makespan) <= 1e-6 * data.makespan;
     const marks = [mark(data.makespan, same ? `plan = lower bound ${time(data.bound)}` : `plan ${time(data.makespan)}`, ink, 0)];
-    const lines = [line(data.makespan, ink, "solid")];
+    const lines = [line(data.makespan, ink, "solid", predictedEnd)];
     if (data.bound > 0 && !same) {
       marks.push(mark(data.bound, `lower bound ${time(data.bound)}`, css("--accent"), 1));
-      lines.push(line(data.bound, css("--accent"), "dash"));
+      lines.push(line(data.bound, css("--accent"), "dash", bottom));
     }
     if (measured) {
       headings.forEach((h) => marks.push({
@@ -130,18 +181,18 @@
         font: { color: soft, size },
       }));
     }
-    const most = narrow() ? 13 : 30;
+    const most = narrow() ? 16 : 30;
     return {
       barmode: "overlay", bargap: 0, autosize: true, hovermode: "closest",
       height: Math.round(30 * bottom) + 84,
-      margin: { l: 8, r: 10, t: 24 + 16 * (marks.some((m) => m.yshift > 10) ? 1 : 0), b: 44 },
+      margin: { l: 8, r: 10, t: 24 + 16 * (marks.some((m) => m.yshift > 11) ? 1 : 0), b: 44 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: ink, size, family: getComputedStyle(document.body).fontFamily },
       uniformtext: { mode: "hide", minsize: 10 },
       dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom",
       hoverlabel: { bgcolor: css("--card"), bordercolor: soft, font: { color: ink, size: 13 }, align: "left", namelength: -1 },
       xaxis: {
-        title: { text: `time (${data.unit})`, font: { color: soft, size }, standoff: 6 }, range: whole.slice(),
+        title: { text: `time (${data.unit})`, font: { color: soft, size }, standoff: 6 }, range: view.slice(),
         gridcolor: css("--grid"), zeroline: false, tickfont: { color: soft, size }, nticks: narrow() ? 5 : 12,
         minallowed: whole[0], maxallowed: whole[1], exponentformat: "none",
       },
@@ -156,18 +207,13 @@
     };
   };
 
-  const config = { displayModeBar: false, responsive: true, doubleClick: "reset" };
-  const draw = () => Plotly.react(gantt, traces(), layout(), config);
-  const repaint = () => {
-    const made = paint();
-    Plotly.restyle(gantt, { marker: made }, made.map((_, k) => k));
-    Plotly.relayout(gantt, { "yaxis.ticktext": layout().yaxis.ticktext });
-    key();
-  };
+  const draw = () => Plotly.react(gantt, traces(), layout(), { displayModeBar: false, responsive: true, doubleClick: false });
+  const repaint = () => { draw(); key(); };
 
   const key = () => {
     const colours = palette();
-    const present = new Set([...groups(operators)]);
+    const present = new Set(groupOf(operators));
+    const names = by === "kind" ? data.kinds : data.modules;
     const chip = (name, colour, g) => {
       const made = document.createElement(g === null ? "span" : "button");
       const swatch = document.createElement("span");
@@ -185,15 +231,15 @@
       return made;
     };
     $("key").replaceChildren();
-    const entries = by === "device" ? data.used.map((i) => [data.devices[i], i]) : groupNames().map((name, k) => [name, k]);
+    const entries = by === "device" ? data.used.map((i) => [data.devices[i], i]) : names.map((name, k) => [name, k]);
     entries.filter(([, g]) => present.has(g)).forEach(([name, g]) => $("key").append(chip(name, colours[g % 8], g)));
     if (transfers.n.length || (spans && spans.c.includes("transfer"))) $("key").append(chip("transfer", css("--transfer"), null));
     if (spans && spans.c.includes("wait")) $("key").append(chip("wait", css("--wait"), null));
-    if (spans && groups(spans).some((g, k) => g < 0 && spans.c[k] === "compute")) $("key").append(chip("several operators", css("--unknown"), null));
+    if (spans && groupOf(spans).some((g, k) => g < 0 && spans.c[k] === "compute")) $("key").append(chip("several operators", css("--unknown"), null));
   };
 
   const move = (how) => {
-    const [a, b] = gantt.layout.xaxis.range;
+    const [a, b] = view;
     const width = b - a, full = whole[1] - whole[0];
     let from = a, to = b;
     if (how === "all") [from, to] = whole;
@@ -203,7 +249,8 @@
     if (how === "right") { from = a + width / 3; to = b + width / 3; }
     const span = Math.min(to - from, full);
     from = Math.min(Math.max(from, whole[0]), whole[1] - span);
-    Plotly.relayout(gantt, { "xaxis.range": [from, from + span] });
+    view = [from, from + span];
+    if (total > DETAILED) draw(); else Plotly.relayout(gantt, { "xaxis.range": view.slice() });
   };
 
   document.querySelectorAll("[data-move]").forEach((b) => b.addEventListener("click", () => move(b.dataset.move)));
@@ -215,11 +262,17 @@
     if (input.value === "module" && data.modules.length < 2) input.parentElement.remove();
     input.addEventListener("change", () => { by = input.value; chosen = -1; repaint(); });
   });
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { draw(); key(); });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   let wasNarrow = narrow();
   window.addEventListener("resize", () => { if (narrow() !== wasNarrow) { wasNarrow = narrow(); draw(); } });
-  draw();
-  key();
+  repaint();
+  gantt.on("plotly_relayout", () => {
+    const now = gantt.layout.xaxis.range;
+    if (now[0] === view[0] && now[1] === view[1]) return;
+    view = now.slice();
+    if (total > DETAILED) draw();
+  });
+  gantt.on("plotly_doubleclick", () => move("all"));
 
   // The list of operators: a table that shows its first rows until it is asked for all.
   const FIRST = 200;
