@@ -1,0 +1,49 @@
+"""Networks in: an ONNX file, an exported torch program or a function that makes one, as an operator graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from placewright import coarsen
+from placewright.errors import InvalidInput
+from placewright.graph import OperatorGraph
+
+__all__ = ["capture"]
+
+
+def capture(model: str | Path, *, fuse: bool = True) -> OperatorGraph:
+    """Capture a network as an operator graph.
+
+    Parameters
+    ----------
+    model : str or Path
+        An ``.onnx`` file, a ``.pt2`` file of ``torch.export``, or ``py:package.module:function`` that returns
+        ``(module, example_inputs)``. Only the last form runs code that it names.
+    fuse : bool
+        Whether to merge operators that a back-end never separates (:func:`placewright.coarsen.fuse`).
+
+    Raises
+    ------
+    InvalidInput
+        If the model is of none of these forms, or can't be captured.
+    MissingExtra
+        If the package that reads it is not installed.
+    """
+    text = str(model)
+    if text.startswith("py:"):
+        from placewright.capture.torch_export import capture_py
+
+        graph = capture_py(text.removeprefix("py:"))
+    elif text.lower().endswith(".onnx"):
+        from placewright.capture.onnx_model import capture_onnx
+
+        graph = capture_onnx(model)
+    elif text.lower().endswith(".pt2"):
+        from placewright.capture.torch_export import capture_pt2
+
+        graph = capture_pt2(Path(model))
+    else:
+        raise InvalidInput(
+            f"model {text!r} is of no known form; give an .onnx file, a .pt2 file, or py:package.module:function"
+        )
+    return coarsen.fuse(graph) if fuse else graph
