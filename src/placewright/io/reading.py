@@ -21,7 +21,7 @@ import yaml
 from placewright.errors import InvalidInput
 from placewright.units import format_bytes
 
-__all__ = ["closest", "decode_json", "decode_yaml", "read_bounded", "translated", "write_atomic"]
+__all__ = ["closest", "decode_json", "decode_yaml", "encode_lines", "read_bounded", "translated", "write_atomic"]
 
 LARGEST_FILE_BYTES = 512 * 2**20
 MOST_VALUES = 2**26
@@ -66,8 +66,22 @@ def _too_large(size: int, limit: int) -> str:
     return f"has {format_bytes(size)}; files above {format_bytes(limit)} are not read, give a smaller one"
 
 
-def decode_json(data: bytes, kind: type[T], what: str) -> T:
+class _Head(msgspec.Struct):
+    """What a versioned file says that it is."""
+
+    schema: str = ""
+
+
+def decode_json(data: bytes, kind: type[T], what: str, schema: str = "") -> T:
     """Decode strictly into ``kind``, a msgspec struct; ``what`` names the file in messages.
+
+    Parameters
+    ----------
+    data : bytes
+    kind : type
+    what : str
+    schema : str
+        What the file must say that it is, which is looked at first: ``placewright/plan/1``.
 
     Raises
     ------
@@ -82,6 +96,9 @@ def decode_json(data: bytes, kind: type[T], what: str) -> T:
             what=what,
         )
     try:
+        if schema and (given := msgspec.json.decode(data, type=_Head).schema) != schema:
+            said = f"says that it is {given[:100]!r}" if given else "has no 'schema'"
+            raise InvalidInput(f"{said}; this takes a file with the schema {schema!r}", what=what)
         return msgspec.json.decode(data, type=kind, strict=True)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(translated(error, kind), what=what) from None
@@ -136,6 +153,14 @@ def _keys(kind: type[Any]) -> list[str]:
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 300 else line[:300] + "..."
+
+
+def encode_lines(document: msgspec.Struct) -> bytes:
+    """JSON with a line for each key of the outermost object: compact, and still to be looked at with ``head``."""
+    fields = msgspec.structs.fields(document)
+    pairs = ((f.encode_name, getattr(document, f.name)) for f in fields)
+    lines = [msgspec.json.encode(key) + b":" + msgspec.json.encode(value) for key, value in pairs]
+    return b"{" + b",\n".join(lines) + b"}\n"
 
 
 def decode_yaml(data: bytes, what: str) -> Any:

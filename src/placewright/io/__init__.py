@@ -1,0 +1,26 @@
+"""Cluster, problem and plan files, and the JSON object of a result."""
+
+from placewright.io.cluster_file import cluster_from_text, read_cluster
+from placewright.io.cluster_writing import cluster_to_text, write_cluster
+from placewright.io.plan_file import PlanFile, read_plan, write_plan
+from placewright.io.problem_file import problem_from_json, problem_hash, problem_to_json, read_problem, write_problem
+from placewright.io.reading import write_atomic
+from placewright.io.result_json import placement_by_name, result_to_json
+
+__all__ = [
+    "PlanFile",
+    "cluster_from_text",
+    "cluster_to_text",
+    "placement_by_name",
+    "problem_from_json",
+    "problem_hash",
+    "problem_to_json",
+    "read_cluster",
+    "read_plan",
+    "read_problem",
+    "result_to_json",
+    "write_atomic",
+    "write_cluster",
+    "write_plan",
+    "write_problem",
+]

@@ -1,0 +1,349 @@
+"""What a problem file holds, as the structs that decode it strictly, and the way from there to a Problem and back.
+
+Operators, tensors and devices are counted from 0 in the order in which they are listed. Keys that are left out have
+the defaults of the schema. ``null`` stands for what JSON has no number for: a processing time where the device can't
+run the operator, a transfer time where there is no way, a memory without a limit, an infinite bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from placewright.cluster import Cluster, Device, Link
+from placewright.errors import InvalidInput
+from placewright.graph import Operator, OperatorGraph, Source, Tensor
+from placewright.objective import Makespan, Objective
+from placewright.problem import Problem, Times, Wish
+
+__all__ = [
+    "MakespanDocument",
+    "ObjectiveDocument",
+    "ProblemDocument",
+    "objective_document",
+    "to_document",
+    "to_problem",
+]
+
+_D = TypeVar("_D")
+_M = TypeVar("_M")
+Bytes: TypeAlias = Annotated[int, Meta(le=2**50)]
+"""Up to 1 PiB, so that sums stay within 64 bits; the data modules refuse what is below 0."""
+Work: TypeAlias = Annotated[int, Meta(le=2**62)]
+
+
+class OperatorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """An operator."""
+
+    name: str
+    kind: str = ""
+    flops: Work = 0
+    traffic_bytes: Bytes = 0
+    weight_bytes: Bytes = 0
+    kv_cache_bytes: Bytes = 0
+    dtype: str = "fp32"
+    signature: str = ""
+    parts: tuple[str, ...] = ()
+
+
+class TensorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A tensor: the operator that makes it, and those that read it, ascending."""
+
+    name: str
+    producer: int
+    readers: tuple[int, ...] = ()
+    size_bytes: Bytes = 0
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    output: bool = False
+
+
+class SourceDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the network came from; never followed without the reader's consent."""
+
+    format: Literal["onnx", "pt2", "py", "problem", "synthetic"]
+    location: str = ""
+    sha256: str = ""
+
+
+class GraphDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Operators in topological order, the tensors between them, and classes that share a device."""
+
+    operators: list[OperatorDocument]
+    tensors: list[TensorDocument] = []
+    colocation: list[tuple[int, ...]] = []
+    name: str = ""
+    source: SourceDocument | None = None
+
+
+class DeviceDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A device, every figure in SI units."""
+
+    name: str
+    kind: str = "gpu"
+    model: str = ""
+    host: str = "local"
+    memory_bytes: Bytes | None = None
+    reserve_bytes: Bytes = 0
+    flops_per_s: dict[str, float] = {}
+    memory_bandwidth_bytes_per_s: float = 0.0
+    launch_overhead_s: float = 0.0
+    cut_overhead_s: float = 0.0
+    cores: tuple[int, ...] = ()
+    threads: int = 0
+    cpu_share: float = 1.0
+
+
+class LinkDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, rename={"link_class": "class"}):
+    """A rule for a class of pairs of devices, or for one pair."""
+
+    latency_s: float
+    bandwidth_bytes_per_s: float | None = None
+    link_class: str = ""
+    between: tuple[str, str] = ("", "")
+    channel: str = ""
+    one_way: bool = False
+
+
+class ClusterDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Devices and links."""
+
+    devices: list[DeviceDocument]
+    links: list[LinkDocument] = []
+    name: str = ""
+
+
+class MakespanDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="name", tag="makespan"):
+    """Finish of the last operator for one sample."""
+
+    contention: Literal["none", "link", "port"] = "link"
+
+
+ObjectiveDocument: TypeAlias = MakespanDocument
+
+
+class WishDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A pin, or a forbid."""
+
+    pattern: str
+    device: str
+    forbid: bool = False
+
+
+class ProblemDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A problem file: everything that determines a plan's value."""
+
+    schema: Literal["placewright/problem/1"]
+    name: str = ""
+    graph: GraphDocument
+    cluster: ClusterDocument
+    processing_s: Annotated[
+        list[list[float | None]],
+        Meta(description="A row an operator, a column a device; seconds, null where the device can't run it."),
+    ]
+    transfer_s: Annotated[
+        list[list[list[float | None]]] | None,
+        Meta(description="For each tensor rows (from) and columns (to); null for all: the links give the times."),
+    ] = None
+    times_source: str = "given"
+    objective: ObjectiveDocument = msgspec.field(default_factory=MakespanDocument)
+    wishes: list[WishDocument] = []
+
+
+def to_document(problem: Problem) -> ProblemDocument:
+    """Make the document of a problem."""
+    graph, cluster, times = problem.graph, problem.cluster, problem.times
+    source = graph.source
+    return ProblemDocument(
+        schema="placewright/problem/1",
+        name=problem.name,
+        graph=GraphDocument(
+            [_operator_document(v) for v in graph.operators],
+            [_tensor_document(u) for u in graph.tensors],
+            list(graph.colocation),
+            graph.name,
+            SourceDocument(source.format, source.location, source.sha256) if source else None,
+        ),
+        cluster=ClusterDocument(
+            [_device_document(d) for d in cluster.devices], [_link_document(k) for k in cluster.links], cluster.name
+        ),
+        processing_s=_rows(times.processing_s),
+        transfer_s=None if times.transfer_s is None else _rows(times.transfer_s),
+        times_source=times.source,
+        objective=objective_document(problem.objective),
+        wishes=[WishDocument(w.pattern, w.device, w.forbid) for w in problem.wishes],
+    )
+
+
+def objective_document(objective: Objective) -> ObjectiveDocument:
+    """Make the document of an objective."""
+    return MakespanDocument(objective.contention)
+
+
+def _operator_document(v: Operator) -> OperatorDocument:
+    return OperatorDocument(
+        v.name,
+        v.kind,
+        int(v.flops),
+        int(v.traffic_bytes),
+        int(v.weight_bytes),
+        int(v.kv_cache_bytes),
+        v.dtype,
+        v.signature,
+        tuple(v.parts),
+    )
+
+
+def _tensor_document(u: Tensor) -> TensorDocument:
+    readers, shape = tuple(map(int, u.readers)), tuple(map(int, u.shape))
+    return TensorDocument(u.name, int(u.producer), readers, int(u.size_bytes), shape, u.dtype, bool(u.output))
+
+
+def _device_document(d: Device) -> DeviceDocument:
+    return DeviceDocument(
+        d.name,
+        d.kind,
+        d.model,
+        d.host,
+        None if d.memory_bytes is None else int(d.memory_bytes),
+        int(d.reserve_bytes),
+        {dtype: float(peak) for dtype, peak in d.flops_per_s.items()},
+        float(d.memory_bandwidth_bytes_per_s),
+        float(d.launch_overhead_s),
+        float(d.cut_overhead_s),
+        tuple(map(int, d.cores)),
+        int(d.threads),
+        float(d.cpu_share),
+    )
+
+
+def _link_document(k: Link) -> LinkDocument:
+    bandwidth = None if k.bandwidth_bytes_per_s == float("inf") else float(k.bandwidth_bytes_per_s)
+    return LinkDocument(float(k.latency_s), bandwidth, k.link_class, k.between, k.channel, bool(k.one_way))
+
+
+def _rows(times: npt.NDArray[np.float64]) -> Any:
+    """Nested lists with ``None`` for ``inf``, and no negative zero."""
+    rows = times + 0.0
+    absent = np.isinf(rows)
+    if absent.any():
+        rows = rows.astype(object)
+        rows[absent] = None
+    return rows.tolist()
+
+
+def to_problem(document: ProblemDocument, what: str = "problem") -> Problem:
+    """Make the problem of a document; ``what`` names it in messages.
+
+    Raises
+    ------
+    InvalidInput
+        With every violation of the part that fails first: cluster, graph, shapes, times and wishes.
+    """
+    violations: list[str] = []
+    cluster = _without_faults(_cluster, document.cluster, violations)
+    graph = _without_faults(_graph, document.graph, violations)
+    if cluster is not None:
+        violations += _wrong_rows(document, [d.name for d in cluster.devices])
+    if violations or graph is None or cluster is None:
+        raise InvalidInput(violations, what=what)
+    n, D, T = len(graph), len(cluster), len(graph.tensors)
+    transfer = None
+    if document.transfer_s is not None:
+        transfer = _times(document.transfer_s, (T, D, D))[_order_given(document.graph)]
+    try:
+        return Problem(
+            graph,
+            cluster,
+            Times(_times(document.processing_s, (n, D)), transfer, document.times_source),
+            Makespan(document.objective.contention),
+            [Wish(w.pattern, w.device, w.forbid) for w in document.wishes],
+            document.name,
+        )
+    except InvalidInput as error:
+        raise InvalidInput(error.violations, what=what) from None
+
+
+def _without_faults(make: Callable[[_D], _M], document: _D, violations: list[str]) -> _M | None:
+    try:
+        return make(document)
+    except InvalidInput as error:
+        violations += [f"{error.what}: {line}" for line in error.violations]
+        return None
+
+
+def _cluster(document: ClusterDocument) -> Cluster:
+    devices = (
+        Device(
+            **{f: getattr(d, f) for f in d.__struct_fields__ if f != "flops_per_s"},
+            flops_per_s=MappingProxyType(d.flops_per_s),
+        )
+        for d in document.devices
+    )
+    links = (
+        Link(
+            k.latency_s,
+            float("inf") if k.bandwidth_bytes_per_s is None else k.bandwidth_bytes_per_s,
+            k.link_class,
+            k.between,
+            k.channel,
+            k.one_way,
+        )
+        for k in document.links
+    )
+    return Cluster(devices, links, document.name)
+
+
+def _graph(document: GraphDocument) -> OperatorGraph:
+    source = document.source
+    return OperatorGraph(
+        (Operator(*msgspec.structs.astuple(v)) for v in document.operators),
+        (Tensor(*msgspec.structs.astuple(u)) for u in document.tensors),
+        document.colocation,
+        document.name,
+        Source(source.format, source.location, source.sha256) if source else None,
+    )
+
+
+def _order_given(document: GraphDocument) -> list[int]:
+    """Where each tensor of the graph, which sorts them, stands in the document."""
+    tensors = document.tensors
+    return sorted(range(len(tensors)), key=lambda u: (tensors[u].producer, tensors[u].name))
+
+
+def _wrong_rows(document: ProblemDocument, devices: list[str]) -> list[str]:
+    """Tables of times that are not one row an operator, or tensor, by one column a device."""
+    operators, tensors = document.graph.operators, document.graph.tensors
+    found = _misshapen("processing_s", document.processing_s, "operator", [v.name for v in operators], len(devices))
+    if document.transfer_s is None:
+        return found
+    found += _misshapen("transfer_s", document.transfer_s, "tensor", [u.name for u in tensors], None)
+    if not found:
+        for u, rows in zip(tensors, document.transfer_s, strict=True):
+            found += _misshapen(f"transfer_s of tensor {u.name!r}", rows, "device", devices, len(devices))
+    return found
+
+
+def _misshapen(what: str, rows: Sequence[Sequence[Any]], thing: str, names: list[str], width: int | None) -> list[str]:
+    if len(rows) != len(names):
+        return [f"{what} has {len(rows)} rows; give one for each of the {len(names)} {thing}s"]
+    wrong = [k for k, row in enumerate(rows) if width is not None and len(row) != width]
+    more = f" ({len(wrong) - 1} more rows are like it)" if len(wrong) > 1 else ""
+    return [
+        f"{what}: the row of {thing} {names[k]!r} has {len(rows[k])} values; "
+        f"give one for each of the {width} devices{more}"
+        for k in wrong[:1]
+    ]
+
+
+def _times(rows: Iterable[Any], shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """Array of rows with ``inf`` for ``None``; JSON has no NaN, so that one can't be meant."""
+    times = np.array(rows, dtype=np.float64).reshape(shape)
+    times[np.isnan(times)] = np.inf
+    return times

@@ -1,0 +1,124 @@
+"""Problem files: versioned JSON that alone reproduces a plan, and the hash by which a plan knows its problem."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from placewright.errors import InvalidInput
+from placewright.io.problem_document import ProblemDocument, to_document, to_problem
+from placewright.io.reading import decode_json, encode_lines, read_bounded, translated, write_atomic
+from placewright.problem import Problem
+
+__all__ = [
+    "PROBLEM_SCHEMA",
+    "problem_content",
+    "problem_from_json",
+    "problem_hash",
+    "problem_to_json",
+    "read_problem",
+    "write_problem",
+]
+
+PROBLEM_SCHEMA = "placewright/problem/1"
+
+
+def read_problem(path: Path | str) -> Problem:
+    """Read a problem file.
+
+    Raises
+    ------
+    InvalidInput
+        With every violation, in one line; also for a file of another kind or version, one that is too large or nested
+        too deeply.
+    """
+    what = f"problem file {str(path)!r}"
+    data = read_bounded(path, "problem file")
+    return to_problem(decode_json(data, ProblemDocument, what, schema=PROBLEM_SCHEMA), what)
+
+
+def write_problem(path: Path | str, problem: Problem) -> None:
+    """Write a problem file that :func:`read_problem` reads back as a problem of the same hash.
+
+    Raises
+    ------
+    InvalidInput
+        If the path can't be written to.
+    """
+    write_atomic(path, encode_lines(to_document(problem)))
+
+
+def problem_to_json(problem: Problem) -> dict[str, Any]:
+    """Make of a problem what its file holds, as plain dicts, lists, numbers and text.
+
+    Examples
+    --------
+    >>> from placewright.graph import Operator, OperatorGraph
+    >>> from placewright.cluster import Cluster, Device
+    >>> one = Problem(OperatorGraph([Operator("a")]), Cluster([Device("gpu"), Device("cpu")]), [[1.0, float("inf")]])
+    >>> problem_to_json(one)["processing_s"]
+    [[1.0, None]]
+    >>> problem_hash(problem_from_json(problem_to_json(one))) == problem_hash(one)
+    True
+    """
+    document: dict[str, Any] = msgspec.to_builtins(to_document(problem))
+    return document
+
+
+def problem_from_json(content: Any, what: str = "problem") -> Problem:
+    """Make a problem of what :func:`problem_to_json` gives.
+
+    Raises
+    ------
+    InvalidInput
+        With every violation.
+    """
+    try:
+        document = msgspec.convert(content, ProblemDocument, strict=True)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise InvalidInput(translated(error, ProblemDocument), what=what) from None
+    return to_problem(document, what)
+
+
+_hashes: WeakKeyDictionary[Problem, str] = WeakKeyDictionary()
+
+
+def problem_hash(problem: Problem) -> str:
+    """Hash of everything that determines the value of a plan, and of the names by which a plan refers to it.
+
+    Two problems of one hash give the same value to every plan. What only describes (kinds, FLOPs, shapes, catalogue
+    models, the source of the times, file names, the problem's name) does not change it.
+
+    Returns
+    -------
+    str
+        ``sha256:`` and 64 hexadecimal digits, of the canonical JSON of :func:`problem_content`: keys in the order
+        there, no spaces, the shortest text of every float that reads back as the same float.
+    """
+    if problem not in _hashes:
+        encoded = msgspec.json.encode(problem_content(problem))
+        _hashes[problem] = f"sha256:{hashlib.sha256(encoded).hexdigest()}"
+    return _hashes[problem]
+
+
+def problem_content(problem: Problem) -> dict[str, Any]:
+    """Make the part of a problem that is hashed, as plain values."""
+    document = to_document(problem)
+    graph, cluster = document.graph, document.cluster
+    return {
+        "operators": [[v.name, v.weight_bytes, v.kv_cache_bytes, v.parts] for v in graph.operators],
+        "tensors": [[u.name, u.producer, u.readers, u.size_bytes, u.output] for u in graph.tensors],
+        "colocation": graph.colocation,
+        "devices": [[d.name, d.host, d.memory_bytes, d.reserve_bytes, d.cut_overhead_s] for d in cluster.devices],
+        "links": [
+            [k.link_class, k.between, k.latency_s, k.bandwidth_bytes_per_s, k.channel, k.one_way] for k in cluster.links
+        ],
+        "processing_s": document.processing_s,
+        "transfer_s": document.transfer_s,
+        "objective": msgspec.to_builtins(document.objective),
+        "wishes": [[w.pattern, w.device, w.forbid] for w in document.wishes],
+    }

@@ -1,0 +1,173 @@
+"""What a solver returned, as the one JSON object that ``--json`` prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from placewright.evaluate.evaluation import DeviceUse, Evaluation
+from placewright.io.problem_document import ObjectiveDocument, objective_document
+from placewright.io.problem_file import problem_hash
+from placewright.plan import Plan
+from placewright.problem import Problem
+from placewright.result import Result
+
+__all__ = ["ResultDocument", "placement_by_name", "result_document", "result_to_json"]
+
+Seconds = Annotated[float | None, Meta(description="Seconds; null: infinite, or not there.")]
+Devices = Annotated[str | list[str], Meta(description="A device, or several when copies of the operator run on each.")]
+
+
+class ProblemSummary(msgspec.Struct, forbid_unknown_fields=True):
+    """Which problem a result or a plan is for."""
+
+    name: str
+    hash: str
+    operators: int
+    devices: int
+
+
+class DeviceUseDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How much of one device the plan uses; ``memory_bytes`` is the sum of its three parts."""
+
+    name: str
+    busy_s: float
+    memory_bytes: int
+    memory_limit_bytes: int | None
+    weight_bytes: int
+    kv_cache_bytes: int
+    activation_bytes: int
+    operators: int
+    sent_bytes: int
+    received_bytes: int
+
+
+class ResultDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A plan or none, what is proved about it, and what else was found on the way."""
+
+    schema: Literal["placewright/result/1"]
+    problem: ProblemSummary
+    objective: ObjectiveDocument
+    solver: str
+    status: Literal["optimal", "feasible", "infeasible", "unknown"]
+    value_s: Seconds
+    lower_bound_s: Seconds
+    gap: float
+    runtime_s: float
+    seed: int | None
+    placement: dict[str, Devices] | None
+    devices: list[DeviceUseDocument]
+    bounds: dict[str, Seconds] = {}
+    alternatives: dict[str, Seconds] = {}
+    infeasible: Annotated[str, Meta(description="Why there can be no plan.")] = ""
+    interrupted: bool = False
+    explanation: list[str] = []
+
+
+def result_to_json(
+    problem: Problem,
+    result: Result,
+    evaluation: Evaluation | None,
+    *,
+    seed: int | None = None,
+    explanation: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Make of a result the object that ``--json`` prints: plain dicts, lists, numbers and text, no NaN or infinity.
+
+    Parameters
+    ----------
+    problem : Problem
+    result : Result
+    evaluation : Evaluation or None
+        Of the result's plan; without one ``devices`` is empty.
+    seed : int or None
+        That the search was started with.
+    explanation : iterable of str
+        Sentences for a reader.
+
+    Examples
+    --------
+    >>> from placewright.graph import Operator, OperatorGraph
+    >>> from placewright.cluster import Cluster, Device
+    >>> one = Problem(OperatorGraph([Operator("a")]), Cluster([Device("gpu")]), [[2.0]])
+    >>> shown = result_to_json(one, Result(lower_bound_s=float("inf"), infeasible="it does not fit"), None, seed=7)
+    >>> shown["status"], shown["placement"], shown["value_s"], shown["lower_bound_s"], shown["seed"]
+    ('infeasible', None, None, None, 7)
+    """
+    shown: dict[str, Any] = msgspec.to_builtins(result_document(problem, result, evaluation, seed, explanation))
+    return shown
+
+
+def result_document(
+    problem: Problem,
+    result: Result,
+    evaluation: Evaluation | None,
+    seed: int | None = None,
+    explanation: Iterable[str] = (),
+) -> ResultDocument:
+    """Make the document of a result; parameters as :func:`result_to_json`."""
+    return ResultDocument(
+        schema="placewright/result/1",
+        problem=ProblemSummary(problem.name, problem_hash(problem), len(problem.graph), len(problem.cluster)),
+        objective=objective_document(problem.objective),
+        solver=result.solver,
+        status=result.status.value,
+        value_s=_finite(result.value_s),
+        lower_bound_s=_finite(result.lower_bound_s),
+        gap=float(result.gap),
+        runtime_s=float(result.runtime_s),
+        seed=None if seed is None else int(seed),
+        placement=None if result.plan is None else placement_by_name(problem, result.plan),
+        devices=[] if result.plan is None or evaluation is None else list(map(_device_use, evaluation.devices)),
+        bounds=_all_finite(result.bounds),
+        alternatives=_all_finite(result.alternatives),
+        infeasible=result.infeasible,
+        interrupted=result.interrupted,
+        explanation=list(explanation),
+    )
+
+
+def placement_by_name(problem: Problem, plan: Plan) -> dict[str, str | list[str]]:
+    """Device of every operator of the source by name: a fused operator's parts are all where it is.
+
+    A part of several operators on different devices runs on each of them.
+    """
+    where: dict[str, list[str]] = {}
+    for v, i in zip(problem.graph.operators, plan.device_of.tolist(), strict=True):
+        device = problem.cluster.devices[i].name
+        for part in v.part_names:
+            devices = where.setdefault(part, [])
+            if device not in devices:
+                devices.append(device)
+    return {part: _one_or_list(devices) for part, devices in where.items()}
+
+
+def _one_or_list(devices: Sequence[str]) -> str | list[str]:
+    return devices[0] if len(devices) == 1 else list(devices)
+
+
+def _device_use(use: DeviceUse) -> DeviceUseDocument:
+    return DeviceUseDocument(
+        name=use.name,
+        busy_s=float(use.busy_s),
+        memory_bytes=int(use.memory_bytes),
+        memory_limit_bytes=None if use.limit_bytes is None else int(use.limit_bytes),
+        weight_bytes=int(use.weight_bytes),
+        kv_cache_bytes=int(use.kv_cache_bytes),
+        activation_bytes=int(use.activation_bytes),
+        operators=int(use.operators),
+        sent_bytes=int(use.sent_bytes),
+        received_bytes=int(use.received_bytes),
+    )
+
+
+def _finite(seconds: float) -> float | None:
+    return float(seconds) if math.isfinite(seconds) else None
+
+
+def _all_finite(by_name: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: _finite(seconds) for name, seconds in by_name.items()}
