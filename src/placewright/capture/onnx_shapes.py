@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
@@ -76,7 +77,7 @@ def infer_values(
     """
     onnx = onnx_module()
     close_dimensions(model, dim_overrides)
-    stated = {v.name: v.type for v in [*model.graph.value_info, *model.graph.output]}
+    stated = {v.name: copy.copy(v.type) for v in [*model.graph.value_info, *model.graph.output]}
     del model.graph.value_info[:]
     for output in model.graph.output:
         output.type.tensor_type.ClearField("shape") if output.type.HasField("tensor_type") else None
