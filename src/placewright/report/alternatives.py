@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from placewright.measurement import Measurement
 from placewright.result import Result
 
-__all__ = ["PLAN", "Alternative", "alternatives_of"]
+__all__ = ["ONLY", "PLAN", "Alternative", "alternatives_of"]
 
 PLAN = "plan"
 """Name of the plan's own row, and of its measurement."""
+
+ONLY = "only "
+"""Before a device's name it names the alternative that places everything on that device."""
+
+SHOWN = 24
+"""At most so many alternatives are listed: a cluster may have a thousand devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +46,14 @@ class Alternative:
 def alternatives_of(result: Result, measurements: Sequence[Measurement] = ()) -> list[Alternative]:
     """Rows in the order of the result's alternatives, then runs that belong to none of them, the plan last.
 
-    A measurement belongs to the alternative of the same name. Two runs of one name are two rows.
+    A measurement belongs to the alternative of the same name, and one named after a device to ``only <device>``. Two
+    runs of one name are two rows. Of many alternatives only the best are kept, and those that were measured.
 
     Examples
     --------
-    >>> rows = alternatives_of(Result(alternatives={"heft": 2.0}), [Measurement("gpu0", (3.0,), 2.5)])
-    >>> [(r.name, r.predicted_s) for r in rows]
-    [('heft', 2.0), ('gpu0', 2.5)]
+    >>> rows = alternatives_of(Result(alternatives={"heft": 2.0, "only gpu0": 2.5}), [Measurement("gpu0", (3.0,), 2.5)])
+    >>> [(r.name, r.predicted_s, r.measured is not None) for r in rows]
+    [('heft', 2.0, False), ('only gpu0', 2.5, True)]
     """
     left = list(measurements)
 
@@ -57,7 +64,14 @@ def alternatives_of(result: Result, measurements: Sequence[Measurement] = ()) ->
         return None
 
     own = take(PLAN)
-    rows = [Alternative(name, value, take(name)) for name, value in result.alternatives.items() if name != PLAN]
+    rows = [
+        Alternative(name, value, take(name) or take(name.removeprefix(ONLY)))
+        for name, value in result.alternatives.items()
+        if name != PLAN
+    ]
+    if len(rows) > SHOWN:
+        best = sorted(range(len(rows)), key=lambda k: (rows[k].measured is None, rows[k].predicted_s, k))[:SHOWN]
+        rows = [rows[k] for k in sorted(best)]
     rows += [Alternative(m.name, m.predicted_s, m) for m in left]
     if result.plan is not None or own is not None:
         value = result.value_s if result.plan is not None or own is None else own.predicted_s

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from placewright.evaluate import Evaluation, evaluate
 from placewright.plan import Plan
 from placewright.problem import Problem
+from placewright.report.alternatives import ONLY
 from placewright.report.listing import counted, listed, percent
 from placewright.result import OPTIMALITY_TOLERANCE, Result, Status
 from placewright.units import format_bytes, format_seconds
@@ -93,7 +94,9 @@ def explain_single_best(problem: Problem, result: Result) -> list[str]:
         return []
     used = plan.devices_used
     if len(used) > 1:
-        feasible = {name: value for name, value in single_device_values(problem).items() if value < float("inf")}
+        known = {k.removeprefix(ONLY): v for k, v in result.alternatives.items() if k.startswith(ONLY)}
+        singles = known or single_device_values(problem)
+        feasible = {name: value for name, value in singles.items() if value < float("inf")}
         if not feasible:
             return ["No device alone can run the network, so several are needed."]
         name = min(feasible, key=lambda n: feasible[n])
@@ -147,7 +150,7 @@ def explain_devices(
     evaluation : Evaluation
         Of the plan.
     alternatives : mapping of str to float, optional
-        Values of other plans in seconds; those named after an unused device are quoted.
+        Values of other plans in seconds; that of ``only <device>`` is quoted for an unused device.
     """
     grouped: dict[str, list[str]] = {}
     for i, reason in reasons_unused(problem, plan, evaluation, alternatives).items():
@@ -170,7 +173,7 @@ def reasons_unused(
         key = _likeness(problem, plan, i)
         if key not in known:
             known[key] = _reason(problem, plan, evaluation, i, judge_move=len(known) < JUDGED_MOVES)
-        alone = (alternatives or {}).get(problem.cluster.devices[i].name)
+        alone = (alternatives or {}).get(ONLY + problem.cluster.devices[i].name)
         quoted = "" if alone is None or alone == float("inf") else f"; alone it would take {format_seconds(alone)}"
         reasons[i] = known[key] + quoted
     return reasons

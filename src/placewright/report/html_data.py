@@ -40,7 +40,7 @@ def time_unit(span_s: float) -> tuple[str, float]:
 
 
 def module_groups(names: Sequence[str]) -> list[str]:
-    """Name each operator's module: the deepest prefix that leaves at most 40 groups; empty texts when there is none.
+    """Name each operator's module: the deepest prefix that makes at most 40 groups; empty texts when there is none.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def timeline(
 
     durations = (finish - start).tolist()
     kinds, kind_of = ranked([v.kind or "operator" for v in operators], durations)
-    modules, module_of = ranked([m or "(top)" for m in module_groups([v.name for v in operators])], durations)
+    modules = _table(module or "(top)" for module in module_groups([v.name for v in operators]))
     used = list(plan.devices_used)
     rows: list[dict[str, Any]] = []
     row_of: dict[object, int] = {}
@@ -125,12 +125,13 @@ def timeline(
     tensors = problem.graph.tensors
     made: dict[str, Any] = {
         "unit": unit,
+        "unit_s": factor,
         "makespan": scaled(evaluation.schedule.makespan_s),
         "bound": scaled(result.lower_bound_s),
         "devices": [d.name for d in devices],
         "used": used,
         "kinds": kinds,
-        "modules": modules,
+        "modules": modules["names"],
         "rows": rows,
         "operators": {
             **front_coded([v.name for v in operators]),
@@ -139,7 +140,7 @@ def timeline(
             "i": plan.device_of.tolist(),
             "k": kind_of,
             "kind": _table(v.kind for v in operators),
-            "m": module_of,
+            "m": modules["rows"],
             "z": [v.resident_bytes for v in operators],
         },
         "transfers": {

@@ -117,13 +117,17 @@ def memory_bars(evaluation: Evaluation) -> str:
             f'<div class="track d{i % COLOURS}{"" if limit is not None else " unlimited"}">{fills}{mark}</div>'
             f'<div class="what"><b>{_of_limit(use)}</b> <span>{listing}</span></div></div>'
         )
+    shown = [
+        (0, "weights", True),
+        (1, "KV cache", any(use.kv_cache_bytes for _, use in uses)),
+        (2, "activations (peak)", any(use.activation_bytes for _, use in uses)),
+    ]
     key = "".join(
-        f'<span class="chip"><span class="swatch p{k}"></span>{name}</span>'
-        for k, name in enumerate(("weights", "KV cache", "activations (peak)"))
+        f'<span class="chip"><span class="swatch p{k}"></span>{name}</span>' for k, name, there in shown if there
     )
-    return "\n".join(
-        [*bars, f'<p class="key">{key}<span class="chip"><span class="swatch mark"></span>limit</span></p>']
-    )
+    if any(use.limit_bytes is not None for _, use in uses):
+        key += '<span class="chip"><span class="swatch mark"></span>limit</span>'
+    return "\n".join([*bars, f'<p class="key">{key}</p>'])
 
 
 def alternatives_table(result: Result, measurements: Sequence[Measurement] = ()) -> str:

@@ -7,6 +7,7 @@
   const LABELLED = 600;      // more bars than this get no text on them: measuring text is slow
   const DETAILED = 2500;     // more bars than this are drawn only as far as the view can show them
   const BIN = 3;
+  const MODULE_COLOURS = 7;  // modules take colours in turn, in the order of the network; the eighth stands for "other"
   const LANES_SHOWN = 4;     // a row grows with its lanes up to this many
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const narrow = () => window.innerWidth < 640;
@@ -19,7 +20,11 @@
     while (n >= 999.5 && k < 4) { n /= 1024; k += 1; }
     return (k ? Number(n.toPrecision(3)) : n) + " " + units[k];
   };
-  const time = (t) => Number(t.toPrecision(4)) + " " + data.unit;
+  const time = (t) => {
+    const seconds = t * data.unit_s;
+    const [unit, factor] = [["s", 1], ["ms", 1e-3], ["us", 1e-6]].find(([, f]) => seconds >= 0.9995 * f) || ["ns", 1e-9];
+    return t ? `${Number((seconds / factor).toPrecision(4))} ${unit}` : "0 s";
+  };
   const times = (s, d) => `${time(s)} to ${time(s + d)} (${time(d)})`;
   const measured = data.measured;
   const { operators, transfers } = data;
@@ -70,7 +75,9 @@
   const percent = (share) => `${Number((100 * share).toPrecision(3))}%`;
 
   // What is drawn: cells are columns; group(k) is an index into the palette, negative for none.
-  let by = "kind";
+  // A runtime measures calls of several operators: then the device is what both halves have in common.
+  const calls = spans ? spans.v.filter((v, k) => spans.c[k] === "compute") : [];
+  let by = calls.filter((v) => v < 0).length > calls.length / 2 ? "device" : "kind";
   let chosen = -1;
   let view = whole.slice();
   const groupOf = (cells) => (by === "kind" ? cells.k : by === "module" ? cells.m : cells.i);
@@ -133,7 +140,7 @@
     return made;
   };
   const palette = () => [0, 1, 2, 3, 4, 5, 6, 7].map((k) => css(`--c${k}`));
-  const colourOf = (colours, g) => (g < 0 ? css("--unknown") : colours[g % colours.length]);
+  const colourOf = (colours, g) => (g < 0 ? css("--unknown") : colours[g % (by === "module" ? MODULE_COLOURS : colours.length)]);
   const traces = () => {
     const colours = palette();
     const edge = { width: total <= DETAILED ? 0.6 : 0, color: css("--card") };
@@ -152,7 +159,7 @@
           color: drawn.map((b, k) => (plain[k] ? neutral[plain[k]] : colourOf(colours, b.g))),
           opacity: drawn.map(strength), line: edge,
         },
-        ...(total <= LABELLED ? { text: drawn.map((b) => safe(set.text(b.k))), textposition: "inside", insidetextanchor: "middle", textangle: 0 }
+        ...(total <= LABELLED ? { text: drawn.map((b) => (chosen < 0 || b.g === chosen ? safe(set.text(b.k)) : "")), textposition: "inside", insidetextanchor: "middle", textangle: 0 }
           : { textposition: "none" }),
       };
     });
@@ -232,7 +239,7 @@
     };
     $("key").replaceChildren();
     const entries = by === "device" ? data.used.map((i) => [data.devices[i], i]) : names.map((name, k) => [name, k]);
-    entries.filter(([, g]) => present.has(g)).forEach(([name, g]) => $("key").append(chip(name, colours[g % 8], g)));
+    entries.filter(([, g]) => present.has(g)).forEach(([name, g]) => $("key").append(chip(name, colourOf(colours, g), g)));
     if (transfers.n.length || (spans && spans.c.includes("transfer"))) $("key").append(chip("transfer", css("--transfer"), null));
     if (spans && spans.c.includes("wait")) $("key").append(chip("wait", css("--wait"), null));
     if (spans && groupOf(spans).some((g, k) => g < 0 && spans.c[k] === "compute")) $("key").append(chip("several operators", css("--unknown"), null));
@@ -260,6 +267,7 @@
   });
   document.querySelectorAll("[name=colour]").forEach((input) => {
     if (input.value === "module" && data.modules.length < 2) input.parentElement.remove();
+    input.checked = input.value === by;
     input.addEventListener("change", () => { by = input.value; chosen = -1; repaint(); });
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
