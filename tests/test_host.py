@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from placewright.cluster import Device
 from placewright.errors import ExecutionError
-from placewright.host import available_cores, can_limit_share, confine, cpu_name, memory_bytes, share_limit
+from placewright.host import available_cores, confine, cpu_name, memory_bytes
 
 
 def test_cores_and_memory_are_this_machines() -> None:
@@ -41,40 +40,3 @@ def test_a_core_that_is_not_there_is_named() -> None:
     with pytest.raises(ExecutionError, match="device 'd' is on core 4095, but this process may use only the cores"):
         confine(Device("d", cores=(4095,)))
     assert os.sched_getaffinity(0) == before
-
-
-def groups() -> list[str]:
-    """Control groups that were made here."""
-    return [str(p) for root in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) for p in root.glob("placewright-*")]
-
-
-@pytest.mark.skipif(can_limit_share() is not None, reason="this machine does not let a CPU share be capped")
-def test_a_share_is_capped_and_given_back() -> None:
-    """Half of one core is a quota of half the period on the process's group, which is gone afterwards."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        os.sched_setaffinity(process.pid, available_cores()[:1])
-        limit = share_limit(process.pid, 0.5)
-        assert limit is not None
-        with limit:
-            (group,) = groups()
-            assert str(process.pid) in (Path(group) / "cgroup.procs").read_text().split()
-            if (Path(group) / "cpu.max").exists():
-                quota, period = map(int, (Path(group) / "cpu.max").read_text().split())
-            else:
-                quota, period = (int((Path(group) / f"cpu.cfs_{n}_us").read_text()) for n in ("quota", "period"))
-            assert quota == period / 2
-        assert groups() == []
-        process.communicate(b"\n")
-    assert process.returncode == 0
-
-
-@pytest.mark.skipif(can_limit_share() is not None, reason="this machine does not let a CPU share be capped")
-def test_a_cap_ends_though_its_process_is_gone() -> None:
-    """The control group is removed after the process was killed, and after an error inside."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        limit = share_limit(process.pid, 0.01)
-        assert limit is not None
-        with pytest.raises(ZeroDivisionError), limit:
-            process.kill()
-            raise ZeroDivisionError
-    assert groups() == []

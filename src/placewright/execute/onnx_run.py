@@ -189,8 +189,8 @@ def compare_outputs(made: Mapping[str, npt.NDArray[Any]], wanted: Mapping[str, n
 
     Examples
     --------
-    >>> compare_outputs({"y": np.array([1000.0, 2.0])}, {"y": np.array([1000.0, 2.001])})
-    1e-06
+    >>> compare_outputs({"y": np.array([1000.0, 2.0])}, {"y": np.array([1000.0, 2.0078125])})  # 2**-7 / 1000
+    7.8125e-06
     """
     worst = 0.0
     for name, reference in wanted.items():

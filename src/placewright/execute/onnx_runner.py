@@ -185,17 +185,24 @@ class OnnxRunner:
         made = {**given, **self._constant}
         return {name: made[name] if name in made else self._slots[name].copy() for name in self.split.outputs}
 
+    def timeline(self) -> list[tuple[Call, float, float, float]]:
+        """List the calls of the last run, each with the seconds when it began to wait, started, and finished."""
+        words = self._running().words
+        sent, made = words[SENT], []
+        for first, calls in zip(self._layout.marks, self._calls, strict=True):
+            for c, call in enumerate(calls):
+                waited, began, ended = (words[first + 3 * c + m] - sent for m in range(3))
+                made.append((call, waited * 1e-9, began * 1e-9, ended * 1e-9))
+        return made
+
     def spans(self) -> tuple[Span, ...]:
         """Tell what each device did in the last run: its calls, and its waits for tensors of others."""
-        words = self._running().words
-        sent, spans = words[SENT], []
-        for k, calls in enumerate(self._calls):
-            device = self._device(k).name
-            for c, call in enumerate(calls):
-                waited, began, ended = ((words[self._layout.marks[k] + 3 * c + m] - sent) * 1e-9 for m in range(3))
-                if call.waits:
-                    spans.append(Span(device, ", ".join(call.waits), "wait", waited, began))
-                spans.append(Span(device, self._call_name(call), "compute", began, ended))
+        spans = []
+        for call, waited, began, ended in self.timeline():
+            device = self.problem.cluster.devices[call.device].name
+            if call.waits:
+                spans.append(Span(device, ", ".join(call.waits), "wait", waited, began))
+            spans.append(Span(device, self._call_name(call), "compute", began, ended))
         return tuple(spans)
 
     def _start(self) -> None:
