@@ -22,6 +22,9 @@ GROUPS = 8
 MODULE_GROUPS = 40
 """The module depth is the deepest that makes no more groups than this."""
 
+LINK_ROWS = 40
+"""More links than this are drawn as one row for each sender."""
+
 _SEPARATOR = re.compile(r"[./]+")
 
 
@@ -86,7 +89,8 @@ def timeline(
 
     Keys of ``operators``, ``transfers`` and ``spans`` are columns of equal length: ``p`` and ``n`` the name (see
     :func:`front_coded`), ``s`` start, ``d`` duration, ``r`` row, ``l`` lane, ``z`` bytes, ``k`` kind, ``m`` module,
-    ``i`` device, ``c`` 0 computes, 1 transfers, 2 waits, ``v`` operator or -1;
+    ``i`` device, ``c`` 0 computes, 1 transfers, 2 waits, ``v`` operator or -1, ``to`` the
+    receiver;
     a span is named only where it is no operator.
     """
     plan = result.plan
@@ -105,22 +109,20 @@ def timeline(
     modules = _table(module or "(top)" for module in module_groups([v.name for v in operators]))
     used = list(plan.devices_used)
     rows: list[dict[str, Any]] = []
-    row_of: dict[object, int] = {}
-    of_link: dict[tuple[int, int], list[int]] = {}
     transfers = [x for x in plan.schedule.transfers if math.isfinite(x.finish_s)]
+    by_link = len({(x.source, x.target) for x in transfers}) <= LINK_ROWS
+    sent: dict[tuple[int, int], list[int]] = {}
     for k, x in enumerate(transfers):
-        of_link.setdefault((x.source, x.target), []).append(k)
-    lane = [0] * len(transfers)
+        sent.setdefault((x.source, x.target if by_link else -1), []).append(k)
+    lane, row = [0] * len(transfers), [0] * len(transfers)
     for i in used:
-        row_of[i] = len(rows)
         rows.append({"label": devices[i].name, "device": i, "type": "compute", "lanes": 1})
-        for source, target in sorted(link for link in of_link if link[0] == i):
-            members = of_link[source, target]
+        for source, target in sorted(key for key in sent if key[0] == i):
+            members = sent[source, target]
             lanes = lanes_of([(transfers[k].start_s, transfers[k].finish_s) for k in members])
             for k, where in zip(members, lanes, strict=True):
-                lane[k] = where
-            row_of[source, target] = len(rows)
-            label = f"{devices[source].name} \u2192 {devices[target].name}"
+                lane[k], row[k] = where, len(rows)
+            label = f"{devices[source].name} \u2192 {devices[target].name if by_link else 'others'}"
             rows.append({"label": label, "device": i, "type": "link", "lanes": 1 + max(lanes)})
     tensors = problem.graph.tensors
     made: dict[str, Any] = {
@@ -147,7 +149,8 @@ def timeline(
             **front_coded([tensors[x.tensor].name for x in transfers]),
             "s": [scaled(x.start_s) for x in transfers],
             "d": [scaled(x.finish_s - x.start_s, 5) for x in transfers],
-            "r": [row_of[x.source, x.target] for x in transfers],
+            "r": row,
+            "to": [x.target for x in transfers],
             "l": lane,
             "z": [tensors[x.tensor].size_bytes for x in transfers],
         },

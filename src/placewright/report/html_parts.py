@@ -16,6 +16,9 @@ from placewright.units import format_bytes, format_seconds
 
 __all__ = ["alternatives_table", "bounds_table", "device_table", "facts", "headline", "memory_bars", "sentences"]
 
+SHOWN_DEVICES = 64
+"""Tables have a row for so many devices in use; the rest is counted."""
+
 _TEXT = ' class="text"'
 
 COLOURS = 8
@@ -61,9 +64,8 @@ def sentences(texts: Iterable[str]) -> str:
 def device_table(problem: Problem, evaluation: Evaluation, reasons: Mapping[int, str]) -> str:
     """Each used device, then the unused ones with the reason why; devices with one reason share a row."""
     rows = []
-    for i, use in enumerate(evaluation.devices):
-        if not use.operators:
-            continue
+    uses = [(i, use) for i, use in enumerate(evaluation.devices) if use.operators]
+    for i, use in uses[:SHOWN_DEVICES]:
         device = problem.cluster.devices[i]
         share = use.busy_s / evaluation.value_s if 0 < evaluation.value_s < math.inf else 0.0
         about = " ".join(x for x in (device.kind, device.model) if x)
@@ -76,6 +78,8 @@ def device_table(problem: Problem, evaluation: Evaluation, reasons: Mapping[int,
             ("received", format_bytes(use.received_bytes)),
         ]
         rows.append(_row(_dot(i) + escape(use.name), cells))
+    if len(uses) > SHOWN_DEVICES:
+        rows.append(f'<tr><th scope="row">and {counted(len(uses) - SHOWN_DEVICES, "device")} more</th></tr>')
     grouped: dict[str, list[int]] = {}
     for i, reason in reasons.items():
         grouped.setdefault(reason, []).append(i)
@@ -96,7 +100,7 @@ def memory_bars(evaluation: Evaluation) -> str:
     uses = [(i, use) for i, use in enumerate(evaluation.devices) if use.operators]
     widest = max((use.memory_bytes for _, use in uses), default=0)
     bars = []
-    for i, use in uses:
+    for i, use in uses[:SHOWN_DEVICES]:
         limit = use.limit_bytes
         scale = max(limit if limit is not None else widest, use.memory_bytes, 1)
         parts = [
@@ -117,6 +121,8 @@ def memory_bars(evaluation: Evaluation) -> str:
             f'<div class="track d{i % COLOURS}{"" if limit is not None else " unlimited"}">{fills}{mark}</div>'
             f'<div class="what"><b>{_of_limit(use)}</b> <span>{listing}</span></div></div>'
         )
+    if len(uses) > SHOWN_DEVICES:
+        bars.append(f"<p>and {counted(len(uses) - SHOWN_DEVICES, 'device')} more</p>")
     shown = [
         (0, "weights", True),
         (1, "KV cache", any(use.kv_cache_bytes for _, use in uses)),

@@ -33,7 +33,10 @@ __all__ = [
 ]
 
 SHOWN_DEVICES = 32
-"""Tables of devices show so many rows, those in use first, and count the rest."""
+"""Tables show so many devices that are in use, and count the rest."""
+
+SHOWN_IDLE = 4
+"""And so many that are not."""
 
 ABSENT = "-"
 
@@ -217,7 +220,8 @@ def _memory_table(evaluation: Evaluation) -> RenderableType:
     table.add_column("device", overflow="fold")
     for heading in ("weights", "KV cache", "activations", "peak", "limit", "used"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for use in _shown(evaluation.devices):
+    shown = _shown(evaluation.devices)
+    for use in shown:
         limit = use.limit_bytes
         sizes = (use.weight_bytes, use.kv_cache_bytes, use.activation_bytes, use.memory_bytes)
         over = limit is not None and use.memory_bytes > limit
@@ -228,7 +232,7 @@ def _memory_table(evaluation: Evaluation) -> RenderableType:
             Text(percent(use.memory_bytes / limit) if limit else ABSENT),
             style="bold red" if over else "" if use.operators else "dim",
         )
-    return table
+    return Group(table, *_rest(len(evaluation.devices) - len(shown), "device"))
 
 
 def _bounds_table(result: Result) -> RenderableType:
@@ -243,10 +247,11 @@ def _bounds_table(result: Result) -> RenderableType:
 
 
 def _shown(devices: Iterable[DeviceUse]) -> list[DeviceUse]:
-    """Return the first rows worth a line, in the cluster's order; devices in use before those that are not."""
+    """Return the first rows worth a line, in the cluster's order."""
     every = list(enumerate(devices))
-    first = sorted(every, key=lambda item: (item[1].operators == 0, item[0]))[:SHOWN_DEVICES]
-    return [use for _, use in sorted(first, key=lambda item: item[0])]
+    used = [item for item in every if item[1].operators][:SHOWN_DEVICES]
+    idle = [item for item in every if not item[1].operators][:SHOWN_IDLE]
+    return [use for _, use in sorted([*used, *idle], key=lambda item: item[0])]
 
 
 def _rest(number: int, noun: str) -> list[RenderableType]:

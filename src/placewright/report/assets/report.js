@@ -61,6 +61,7 @@
     y += row.height + 0.1;
   });
   const bottom = y;
+  const rowPixels = Math.min(30, Math.max(16, 900 / bottom));
   const lastPredicted = data.rows[data.rows.length - 1];
   const predictedEnd = lastPredicted.top + lastPredicted.height + 0.1;
   const end = Math.max(data.makespan, ...(spans ? spans.s.map((s, k) => s + spans.d[k]) : [0]), 1e-12);
@@ -90,7 +91,7 @@
     },
     {
       noun: "transfer", cells: transfers, rows: data.rows, plain: () => "--transfer", text: () => "",
-      hover: (k) => `transfer of <b>${safe(transfers.n[k])}</b><br>${safe(data.rows[transfers.r[k]].label)}` +
+      hover: (k) => `transfer of <b>${safe(transfers.n[k])}</b><br>${safe(data.devices[data.rows[transfers.r[k]].device])} to ${safe(data.devices[transfers.to[k]])}` +
         `<br>${times(transfers.s[k], transfers.d[k])}<br>${bytes(transfers.z[k])}`,
     },
   ];
@@ -168,11 +169,12 @@
   const layout = () => {
     const ink = css("--ink"), soft = css("--soft");
     const size = narrow() ? 11 : 12.5;
+    const rowSize = Math.min(size, 0.55 * rowPixels + 1);
     const line = (x, colour, dash, to) => ({
       type: "line", x0: x, x1: x, y0: 0, y1: to, line: { color: colour, width: 1.4, dash },
     });
     const mark = (x, text, colour, level) => ({
-      x, y: 1, yref: "paper", yshift: 11 + 16 * level, xanchor: x > 0.6 * end ? "right" : "left", showarrow: false,
+      x, y: 1, yref: "paper", yshift: 13 + 16 * level, xanchor: x > 0.6 * end ? "right" : "left", showarrow: false,
       text, font: { color: colour, size },
     });
     const same = Math.abs(data.bound - data.makespan) <= 1e-6 * data.makespan;
@@ -191,8 +193,8 @@
     const most = narrow() ? 16 : 30;
     return {
       barmode: "overlay", bargap: 0, autosize: true, hovermode: "closest",
-      height: Math.round(30 * bottom) + 84,
-      margin: { l: 8, r: 10, t: 24 + 16 * (marks.some((m) => m.yshift > 11) ? 1 : 0), b: 44 },
+      height: Math.round(rowPixels * bottom) + 84,
+      margin: { l: 8, r: 10, t: 26 + 16 * (marks.some((m) => m.yshift > 13) ? 1 : 0), b: 44 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: ink, size, family: getComputedStyle(document.body).fontFamily },
       uniformtext: { mode: "hide", minsize: 10 },
@@ -204,7 +206,7 @@
         minallowed: whole[0], maxallowed: whole[1], exponentformat: "none",
       },
       yaxis: {
-        range: [bottom + 0.05, 0], fixedrange: true, zeroline: false, showgrid: false, automargin: true,
+        range: [bottom + 0.05, 0], fixedrange: true, zeroline: false, showgrid: false, automargin: true, tickfont: { size: rowSize },
         tickvals: rows.map((row) => row.top + row.height / 2),
         ticktext: rows.map((row) => (row.type === "compute"
           ? (by === "device" && row.device >= 0 ? `<span style="color:${colourOf(palette(), row.device)}">\u25cf</span> ` : "") + safe(short(row.label, most))
