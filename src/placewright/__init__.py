@@ -1,1 +1,116 @@
-"""placewright: decide where each operator of a neural network runs, prove how good that is, and run it."""
+"""placewright: decide where each operator of a neural network runs, prove how good that is, and run it.
+
+Data classes are imported at once; functions that need compiled kernels or a solver when they are first used, so that
+``import placewright`` stays light.
+
+Examples
+--------
+>>> import placewright as pw
+>>> graph = pw.OperatorGraph([pw.Operator("a"), pw.Operator("b")], [pw.Tensor("x", 0, (1,), size_bytes=8)])
+>>> cluster = pw.Cluster([pw.Device("gpu"), pw.Device("cpu")], [pw.Link(1e-5, 1e9, link_class="same-host")])
+>>> problem = pw.Problem(graph, cluster, [[1.0, 9.0], [1.0, 9.0]], objective="makespan")
+>>> plan = pw.solve(problem, budget=5).require_plan()
+>>> plan.value_s, plan.device_of.tolist()
+(2.0, [0, 0])
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from placewright.algorithm import Algorithm, Budget, Progress
+from placewright.cluster import Cluster, Device, Link
+from placewright.errors import ExecutionError, InvalidInput, MissingExtra, NoPlan, PlacewrightError
+from placewright.graph import Operator, OperatorGraph, Source, Tensor
+from placewright.objective import Makespan
+from placewright.plan import Plan, Provenance, Schedule, Transfer
+from placewright.problem import Problem, Times, Wish
+from placewright.result import Result, Status
+
+if TYPE_CHECKING:
+    from placewright.capture import capture
+    from placewright.costs import profile, roofline
+    from placewright.evaluate import evaluate
+    from placewright.io import read_cluster, read_plan, read_problem, write_cluster, write_plan, write_problem
+    from placewright.solve import solve
+    from placewright.verify import verify
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Algorithm",
+    "Budget",
+    "Cluster",
+    "Device",
+    "ExecutionError",
+    "InvalidInput",
+    "Link",
+    "Makespan",
+    "MissingExtra",
+    "NoPlan",
+    "Operator",
+    "OperatorGraph",
+    "PlacewrightError",
+    "Plan",
+    "Problem",
+    "Progress",
+    "Provenance",
+    "Result",
+    "Schedule",
+    "Source",
+    "Status",
+    "Tensor",
+    "Times",
+    "Transfer",
+    "Wish",
+    "capture",
+    "evaluate",
+    "profile",
+    "read_cluster",
+    "read_plan",
+    "read_problem",
+    "roofline",
+    "solve",
+    "verify",
+    "write_cluster",
+    "write_plan",
+    "write_problem",
+]
+
+_LAZY = {
+    "capture": "placewright.capture",
+    "evaluate": "placewright.evaluate",
+    "profile": "placewright.costs",
+    "roofline": "placewright.costs",
+    "solve": "placewright.solve",
+    "verify": "placewright.verify",
+    **dict.fromkeys(
+        ("read_cluster", "read_plan", "read_problem", "write_cluster", "write_plan", "write_problem"), "placewright.io"
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'placewright' has no attribute {name!r}")
+
+
+class _Facade(ModuleType):
+    """Keeps the functions of the facade: importing the submodule ``placewright.solve`` must not hide ``solve``."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _LAZY and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Facade
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -100,7 +100,7 @@ def _make(problem: Problem) -> Arrays:
         member_ptr,
         member,
         problem.allowed[member[member_ptr[:-1]]].copy(),
-        np.bincount(unit_of, weights=problem.resident_bytes, minlength=n_units),
+        np.bincount(unit_of, weights=problem.resident_bytes.astype(np.float64), minlength=n_units).astype(np.float64),
         cluster.capacity_bytes,
         np.array([t.output for t in graph.tensors], dtype=np.bool_),
         bool((cluster.capacity_bytes < everything).any()),
@@ -108,7 +108,7 @@ def _make(problem: Problem) -> Arrays:
 
 
 def _resources(problem: Problem) -> tuple[npt.NDArray[np.int32], int]:
-    """(D, D, 4) what a transfer from row to column occupies under the objective's contention, and how many there are."""
+    """(D, D, 4) what a transfer from row to column occupies under the objective's contention, and how many exist."""
     D = len(problem.cluster)
     resources = np.full((D, D, 4), -1, dtype=np.int32)
     contention = problem.objective.contention

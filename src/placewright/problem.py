@@ -37,12 +37,12 @@ class Times:
     source: str = "given"
 
     def __post_init__(self) -> None:
-        for field in ("processing_s", "transfer_s"):
-            given = getattr(self, field)
+        for name in ("processing_s", "transfer_s"):
+            given = getattr(self, name)
             if given is not None:
                 array = np.array(given, dtype=np.float64)
                 array.setflags(write=False)
-                object.__setattr__(self, field, array)
+                object.__setattr__(self, name, array)
 
 
 @dataclass(frozen=True, slots=True)

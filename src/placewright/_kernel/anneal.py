@@ -114,15 +114,15 @@ def _neighbour(g: Network, v: int, rng: np.random.Generator) -> int:
     if total == 0:
         return v
     k = int(rng.random() * total)
-    return g.producer[g.read[g.read_ptr[v] + k]] if k < reads else g.reader[first + k - reads]
+    return int(g.producer[g.read[g.read_ptr[v] + k]] if k < reads else g.reader[first + k - reads])
 
 
 @njit(cache=True, nogil=True)
 def _may_use(limits: Limits, unit: int, i: int) -> bool:
-    for k in range(limits.choice_ptr[unit], limits.choice_ptr[unit + 1]):
-        if limits.choice[k] == i:
-            return True
-    return False
+    k, last = int(limits.choice_ptr[unit]), int(limits.choice_ptr[unit + 1])
+    while k < last and limits.choice[k] != i:
+        k += 1
+    return k < last
 
 
 @njit(cache=True, nogil=True)

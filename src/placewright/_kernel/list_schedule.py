@@ -105,7 +105,7 @@ def _commit(g: Network, v: int, i: int, device: Ints, w: Workspace) -> float:
 @njit(cache=True, nogil=True)
 def _slot(begins: Floats, ends: Floats, count: int, ready: float, length: float) -> tuple[float, int]:
     """Earliest start at or after ``ready`` of a gap of ``length``, and its place among the sorted busy intervals."""
-    k = np.searchsorted(ends[:count], ready)
+    k = int(np.searchsorted(ends[:count], ready))
     at = ready
     while k < count:
         if k > 0 and ends[k - 1] > at:

@@ -87,43 +87,44 @@ def workspace(g: Network) -> Workspace:
 def transfer_time(g: Network, u: int, i: int, j: int) -> float:
     """c[u, i, j] in seconds."""
     if g.transfer.shape[0] > 0:
-        return g.transfer[u, i, j]
-    return g.latency[i, j] + g.size[u] * g.per_byte[i, j]
+        return float(g.transfer[u, i, j])
+    return float(g.latency[i, j] + g.size[u] * g.per_byte[i, j])
 
 
 @njit(cache=True, nogil=True, inline="always")
 def send(g: Network, u: int, i: int, j: int, ready: float, w: Workspace) -> None:
-    """Put the transfer of u from i to j behind the others on its resources."""
+    """Put the transfer of u from i to j behind the others on its resources; one that takes no time waits for none."""
     s = ready
-    for k in range(4):
-        r = g.resources[i, j, k]
-        if r >= 0 and w.resource_free[r] > s:
-            s = w.resource_free[r]
-    e = s + transfer_time(g, u, i, j)
-    for k in range(4):
-        r = g.resources[i, j, k]
-        if r >= 0:
-            w.resource_free[r] = e
+    c = transfer_time(g, u, i, j)
+    if c > 0.0:
+        for k in range(4):
+            r = g.resources[i, j, k]
+            if r >= 0 and w.resource_free[r] > s:
+                s = w.resource_free[r]
+    e = s + c
+    if c > 0.0:
+        for k in range(4):
+            r = g.resources[i, j, k]
+            if r >= 0:
+                w.resource_free[r] = e
     w.sent[u, j] = s
     w.arrival[u, j] = e
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def duration(g: Network, v: int, device: Ints) -> float:
     """p[v, i] plus the overhead of a cut before v and of one behind it, where tensors cross."""
     i = device[v]
-    d = g.processing[v, i]
-    if g.cut[i] == 0.0:
-        return d
+    overhead = 0.0
     for k in range(g.read_ptr[v], g.read_ptr[v + 1]):
         if device[g.producer[g.read[k]]] != i:
-            d += g.cut[i]
+            overhead = g.cut[i]
             break
     for k in range(g.reader_ptr[g.made_ptr[v]], g.reader_ptr[g.made_ptr[v + 1]]):
         if device[g.reader[k]] != i:
-            d += g.cut[i]
+            overhead += g.cut[i]
             break
-    return d
+    return float(g.processing[v, i] + overhead)
 
 
 @njit(cache=True, nogil=True)
@@ -143,41 +144,76 @@ def decode(g: Network, order: Ints, device: Ints, by_reader: bool, tail: Floats,
     w : Workspace
         Left holding the schedule.
     """
-    w.device_free[:] = 0.0
-    w.resource_free[:] = 0.0
+    # Local names and hand-made inlining: reading arrays out of the tuples inside the loops is three times as slow.
+    made_ptr, read_ptr, read, reader_ptr, reader = g.made_ptr, g.read_ptr, g.read, g.reader_ptr, g.reader
+    producer, processing, cut, resources = g.producer, g.processing, g.cut, g.resources
+    size, latency, per_byte, transfer = g.size, g.latency, g.per_byte, g.transfer
+    start, finish, sent, arrival = w.start, w.finish, w.sent, w.arrival
+    device_free, resource_free = w.device_free, w.resource_free
+    tables = transfer.shape[0] > 0
+    D = processing.shape[1]
+    device_free[:] = 0.0
+    resource_free[:] = 0.0
     makespan = 0.0
-    D = g.processing.shape[1]
     for position in range(len(order)):
         v = order[position]
         i = device[v]
-        ready = w.device_free[i]
-        for k in range(g.read_ptr[v], g.read_ptr[v + 1]):
-            u = g.read[k]
-            j = device[g.producer[u]]
-            if j == i:
-                at = w.finish[g.producer[u]]
-            else:
-                if w.arrival[u, i] < 0.0:
-                    send(g, u, j, i, w.finish[g.producer[u]], w)
-                at = w.arrival[u, i]
-            if at > ready:
-                ready = at
-        end = ready + duration(g, v, device)
+        ready = device_free[i]
+        overhead = 0.0
+        for k in range(read_ptr[v], read_ptr[v + 1]):
+            u = read[k]
+            at = finish[producer[u]]
+            j = device[producer[u]]
+            if j != i:
+                overhead = cut[i]
+                if arrival[u, i] < 0.0:
+                    c = transfer[u, j, i] if tables else latency[j, i] + size[u] * per_byte[j, i]
+                    if c > 0.0:
+                        for m in range(4):
+                            r = resources[j, i, m]
+                            if r >= 0:
+                                at = max(at, resource_free[r])
+                        for m in range(4):
+                            r = resources[j, i, m]
+                            if r >= 0:
+                                resource_free[r] = at + c
+                    sent[u, i] = at
+                    arrival[u, i] = at + c
+                at = arrival[u, i]
+            ready = max(ready, at)
+        first, last = made_ptr[v], made_ptr[v + 1]
+        for k in range(reader_ptr[first], reader_ptr[last]):
+            if device[reader[k]] != i:
+                overhead += cut[i]
+                break
+        end = ready + (processing[v, i] + overhead)
         if end + tail[v] > limit:
             return np.inf
-        w.start[v] = ready
-        w.finish[v] = end
-        w.device_free[i] = end
-        if end > makespan:
-            makespan = end
-        for u in range(g.made_ptr[v], g.made_ptr[v + 1]):
+        start[v] = ready
+        finish[v] = end
+        device_free[i] = end
+        makespan = max(makespan, end)
+        for u in range(first, last):
             for j in range(D):
-                w.arrival[u, j] = -1.0
-            if not by_reader:
-                for k in range(g.reader_ptr[u], g.reader_ptr[u + 1]):
-                    j = device[g.reader[k]]
-                    if j != i and w.arrival[u, j] < 0.0:
-                        send(g, u, i, j, end, w)
+                arrival[u, j] = -1.0
+            if by_reader:
+                continue
+            for k in range(reader_ptr[u], reader_ptr[u + 1]):
+                j = device[reader[k]]
+                if j != i and arrival[u, j] < 0.0:
+                    at = end
+                    c = transfer[u, i, j] if tables else latency[i, j] + size[u] * per_byte[i, j]
+                    if c > 0.0:
+                        for m in range(4):
+                            r = resources[i, j, m]
+                            if r >= 0:
+                                at = max(at, resource_free[r])
+                        for m in range(4):
+                            r = resources[i, j, m]
+                            if r >= 0:
+                                resource_free[r] = at + c
+                    sent[u, j] = at
+                    arrival[u, j] = at + c
     return makespan
 
 

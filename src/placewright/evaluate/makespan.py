@@ -143,9 +143,12 @@ def _broken(
             )
     for use in uses:
         if use.limit_bytes is not None and use.memory_bytes > use.limit_bytes:
+            parts = (
+                f"weights {format_bytes(use.weight_bytes)}, KV cache {format_bytes(use.kv_cache_bytes)}, "
+                f"activations {format_bytes(use.activation_bytes)}"
+            )
             found.append(
-                f"device {use.name!r} needs {format_bytes(use.memory_bytes)} (weights {format_bytes(use.weight_bytes)}, "
-                f"KV cache {format_bytes(use.kv_cache_bytes)}, activations {format_bytes(use.activation_bytes)}) and has "
+                f"device {use.name!r} needs {format_bytes(use.memory_bytes)} ({parts}) and has "
                 f"{format_bytes(use.limit_bytes)}; place less on it or raise its memory"
             )
     return found

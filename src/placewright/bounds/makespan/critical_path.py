@@ -35,7 +35,7 @@ def critical_path(
     """
     if not problem.allowed.any(axis=1).all():
         return Result(solver="critical-path")
-    finish = heads(arrays_of(problem).network)
+    _, finish = heads(arrays_of(problem).network)
     value = rounded_down(float(finish.min(axis=1).max(initial=0.0)))
     if not np.isfinite(value):
         # No chain of devices joins a tensor's producer to its reader.
@@ -43,7 +43,8 @@ def critical_path(
         name = problem.graph.operators[v].name
         return Result(
             lower_bound_s=value,
-            infeasible=f"operator {name!r} can't get its inputs on any device that may run it; add a link or allow more devices",
+            infeasible=f"operator {name!r} can't get its inputs on any device that may run it; "
+            "add a link or allow more devices",
             solver="critical-path",
         )
     return Result(lower_bound_s=value, solver="critical-path", bounds={"critical-path": value})

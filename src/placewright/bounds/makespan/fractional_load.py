@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from placewright.algorithm import Budget, OnProgress, ignore
 from placewright.arrays import arrays_of
+from placewright.highs import new_highs
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import Result
@@ -39,7 +40,7 @@ def fractional_load(
     if not a.allowed.any(axis=1).all():
         return Result(solver="fractional-load")
     n_units = len(a.resident)
-    times = np.zeros(a.allowed.shape)
+    times: npt.NDArray[np.float64] = np.zeros(a.allowed.shape)
     np.add.at(times, a.unit_of, np.where(problem.allowed, problem.times.processing_s, np.inf))
     weights, prices = _multiplicative_weights(times), np.zeros(times.shape[1])
     value = _lagrangian(times, a.resident, a.capacity, weights, prices)
@@ -134,8 +135,7 @@ def _solve_lp(
     lp.a_matrix_.start_ = np.searchsorted(entry_column[by_column], np.arange(n_x + 2)).astype(np.int32)
     lp.a_matrix_.index_ = entry_row[by_column].astype(np.int32)
     lp.a_matrix_.value_ = entry_value[by_column]
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
+    solver = new_highs()
     solver.setOptionValue("time_limit", max(0.1, min(budget.left_s, 1e6)))
     solver.passModel(lp)
     solver.run()

@@ -57,7 +57,7 @@ class Annealing:
         a = arrays_of(problem)
         g, w = a.network, workspace(a.network)
         limits = _limits(a)
-        tail = tails(g).min(axis=1)
+        tail = tails(g)[1].min(axis=1)
         tail[~np.isfinite(tail)] = 0.0
         state = _start(problem, a, incumbent)
         by_reader = False

@@ -1,0 +1,188 @@
+"""Solve a problem: bounds, heuristics, search and proof, merged into one verified result."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
+
+import numpy as np
+
+from placewright._kernel.warm import warm_up
+from placewright.algorithm import Algorithm, Budget, OnProgress, Progress, ignore
+from placewright.bounds import BOUNDS
+from placewright.bounds.feasibility import why_infeasible
+from placewright.errors import InvalidInput, PlacewrightError
+from placewright.plan import Plan
+from placewright.problem import Problem
+from placewright.result import OPTIMALITY_TOLERANCE, Result
+from placewright.solvers import SOLVERS
+from placewright.solvers.makespan.annealing import Annealing
+from placewright.verify import verify
+
+__all__ = ["UnsoundPlan", "solve"]
+
+CONSTRUCTIVE = ("single-device", "heft", "etf")
+"""Heuristics that are always tried: each takes well under a second."""
+
+EXACT_UP_TO = 400
+"""Most operators for which constraint programming is given the larger part of the budget; beyond, search is better."""
+
+
+class UnsoundPlan(PlacewrightError):
+    """A solver's plan failed the independent check: a defect of placewright, not of the input."""
+
+    exit_code = 1
+
+
+def solve(
+    problem: Problem,
+    *,
+    solver: str = "auto",
+    budget: float | Budget = 60.0,
+    seed: int = 0,
+    on_progress: OnProgress = ignore,
+) -> Result:
+    """Find a plan and prove how far from the best it can be.
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : str
+        ``auto``, or a name in ``placewright solvers``. A single solver runs with its own start, beside the bounds.
+    budget : float or Budget
+        Seconds of wall clock, compiling of the kernels (once per installation) not counted. Ctrl-C ends the search
+        early and returns the best plan so far.
+    seed : int
+        Recorded in the plan.
+    on_progress : callable
+        Called with a :class:`placewright.Progress` whenever value or bound moves.
+
+    Returns
+    -------
+    Result
+        ``require_plan()`` gives the plan; infeasible and out-of-budget are statuses.
+
+    Raises
+    ------
+    InvalidInput
+        If the solver is unknown or can't take this problem.
+
+    Examples
+    --------
+    >>> from placewright import Cluster, Device, Link, Operator, OperatorGraph, Problem, Tensor
+    >>> graph = OperatorGraph([Operator("a"), Operator("b"), Operator("c")], [Tensor("x", 0, (2,), 8)])
+    >>> pair = Cluster([Device("gpu"), Device("cpu")], [Link(1e-3, 1e9, link_class="same-host")])
+    >>> result = solve(Problem(graph, pair, [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]), budget=5)
+    >>> result.value_s, result.status.value  # a and c on the GPU while b runs on the CPU
+    (2.0, 'optimal')
+    """
+    warm_up()
+    clock = budget if isinstance(budget, Budget) else Budget(float(budget))
+    if solver != "auto" and solver not in SOLVERS:
+        raise InvalidInput(f"solver {solver!r} is unknown; use auto or one of {', '.join(SOLVERS)}")
+    with _interruptible(clock):
+        best = _bounded(problem, clock, seed)
+        if best.infeasible:
+            return replace(best, runtime_s=clock.elapsed_s)
+        if solver == "auto":
+            best = _auto(problem, best, clock, seed, on_progress)
+        else:
+            why_not = SOLVERS[solver].supports(problem)
+            if why_not is not None:
+                raise InvalidInput(f"solver {solver!r} can't take this problem: {why_not}")
+            best = best.merge(_run(SOLVERS[solver].algorithm, problem, None, clock, seed, on_progress))
+    best = replace(best, runtime_s=clock.elapsed_s, interrupted=clock.cancelled.is_set())
+    return _checked(problem, best, seed)
+
+
+def _bounded(problem: Problem, clock: Budget, seed: int) -> Result:
+    """Reasons of infeasibility and the quick lower bounds."""
+    best = Result(infeasible=why_infeasible(problem))
+    for bound in BOUNDS[problem.objective.name].values():
+        if not best.infeasible:
+            best = best.merge(_run(bound, problem, None, clock, seed, ignore))
+    return best
+
+
+def _auto(problem: Problem, best: Result, clock: Budget, seed: int, on_progress: OnProgress) -> Result:
+    """Constructive heuristics, then annealing, then proof or more annealing, until the gap is closed."""
+
+    def report(result: Result, name: str) -> None:
+        on_progress(Progress(name, result.value_s, result.lower_bound_s, clock.elapsed_s))
+
+    reported = [float("inf"), -1.0]
+
+    def merging(progress: Progress) -> None:
+        value = min(progress.value_s, best.value_s)
+        bound = max(progress.lower_bound_s, best.lower_bound_s)
+        if value < reported[0] or bound > reported[1]:
+            reported[:] = value, bound
+            on_progress(replace(progress, value_s=value, lower_bound_s=bound, elapsed_s=clock.elapsed_s))
+
+    for name in CONSTRUCTIVE:
+        found = _run(SOLVERS[name].algorithm, problem, None, clock, seed, ignore)
+        best = best.merge(replace(found, alternatives={**found.alternatives, name: found.value_s}))
+        report(best, name)
+    exact = SOLVERS["makespan-cp-sat"]
+    provable = exact.supports(problem) is None and len(problem.graph) <= EXACT_UP_TO
+    for share, algorithm in (
+        (0.15 if provable else 0.7, Annealing(target_s=best.lower_bound_s)),
+        (1.0, exact.algorithm if exact.supports(problem) is None else Annealing(hot=0.005)),
+    ):
+        if best.gap <= OPTIMALITY_TOLERANCE or clock.spent:
+            break
+        part = clock.share(share)
+        found = _run(algorithm, problem, best.plan, part, seed, merging)
+        if isinstance(algorithm, Annealing):
+            found = replace(found, alternatives={"annealing": found.value_s})
+        best = best.merge(found)
+        report(best, best.solver)
+    return best
+
+
+def _run(
+    algorithm: Algorithm,
+    problem: Problem,
+    incumbent: Plan | None,
+    clock: Budget,
+    seed: int,
+    on_progress: OnProgress,
+) -> Result:
+    rng = np.random.default_rng(seed)
+    return algorithm(problem, budget=clock, rng=rng, incumbent=incumbent, on_progress=on_progress)
+
+
+def _checked(problem: Problem, result: Result, seed: int) -> Result:
+    """Record seed and version; let the independent checker have its say."""
+    if result.plan is None:
+        return result
+    from placewright import __version__
+
+    provenance = replace(result.plan.provenance, seed=seed, version=__version__)
+    result = replace(result, plan=replace(result.plan, provenance=provenance))
+    broken = verify(problem, result.require_plan())
+    if broken:
+        raise UnsoundPlan(f"the plan of solver {result.solver!r} failed the independent check: {'; '.join(broken[:3])}")
+    return result
+
+
+@contextmanager
+def _interruptible(budget: Budget) -> Iterator[None]:
+    """Make the first Ctrl-C cancel the budget; a second one interrupts as usual."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def cancel(number: int, frame: FrameType | None) -> None:
+        budget.cancelled.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,114 @@
+"""Constraint programming with optional intervals on OR-Tools' CP-SAT: exact."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from placewright.algorithm import Budget, OnProgress, Progress, ignore
+from placewright.arrays import arrays_of
+from placewright.evaluate import plan_for
+from placewright.plan import Plan, Provenance
+from placewright.problem import Problem
+from placewright.result import Result
+from placewright.rounding import rounded_down
+from placewright.solvers.makespan.cp_sat_model import build, decisions
+
+__all__ = ["CpSat"]
+
+
+@dataclass(frozen=True, slots=True)
+class CpSat:
+    """Exact makespan by CP-SAT; see :mod:`placewright.solvers.makespan.cp_sat_model` for the model.
+
+    Guarantee: the lower bound holds for the unrounded problem, since every duration is rounded down to whole quanta
+    (an integer schedule in the same order is then never longer than the real one); every plan is retimed with the
+    unrounded durations. Peak activations are not in the model: it relaxes memory to weights and KV cache, so the
+    bound holds, and plans that exceed the memory are dropped. Any-time. The budget's ``iterations`` counts CP-SAT's
+    deterministic time units (about seconds) on one worker, which makes the result depend on the seed alone.
+
+    Attributes
+    ----------
+    workers : int
+        Threads; 1 when the budget counts iterations.
+    """
+
+    workers: int = 2
+
+    def __call__(
+        self,
+        problem: Problem,
+        *,
+        budget: Budget,
+        rng: np.random.Generator,
+        incumbent: Plan | None = None,
+        on_progress: OnProgress = ignore,
+    ) -> Result:
+        """Search for a better plan than the incumbent, and for a bound, until the budget is spent."""
+        from ortools.sat.python import cp_model
+
+        begun = budget.elapsed_s
+        a = arrays_of(problem)
+        if not a.allowed.any(axis=1).all():
+            return Result(incumbent, solver="makespan-cp-sat")
+        model = build(problem, incumbent)
+        seed = int(rng.integers(2**31 - 1))
+        best: list[Plan | None] = [incumbent]
+        provenance = Provenance("makespan-cp-sat", None, "", {"workers": self.workers, "cp_sat_seed": seed})
+
+        def improve(value_of: Callable[[Any], int]) -> None:
+            device, schedule = decisions(model, value_of)
+            found = plan_for(problem, device, schedule=schedule, provenance=provenance)
+            if found is not None and (best[0] is None or found.value_s < best[0].value_s):
+                best[0] = found
+
+        def report(bound: float) -> None:
+            value = float("inf") if best[0] is None else best[0].value_s
+            on_progress(Progress("makespan-cp-sat", value, max(0.0, bound) * model.quantum_s, budget.elapsed_s))
+
+        class OnSolution(cp_model.CpSolverSolutionCallback):
+            def on_solution_callback(self) -> None:
+                improve(self.value)
+                report(self.best_objective_bound)
+
+        solver = cp_model.CpSolver()
+        solver.best_bound_callback = report
+        solver.parameters.num_workers = self.workers if budget.iterations is None else 1
+        solver.parameters.random_seed = seed
+        solver.parameters.catch_sigint_signal = False
+        if budget.iterations is not None:
+            solver.parameters.max_deterministic_time = float(budget.iterations)
+        if np.isfinite(budget.seconds):
+            solver.parameters.max_time_in_seconds = max(0.05, budget.left_s)
+        if len(problem.graph) > 300:
+            # On large models presolve's probing and symmetry search would eat the budget.
+            solver.parameters.cp_model_probing_level = 0
+            solver.parameters.symmetry_level = 0
+        status: list[Any] = []
+        callback = OnSolution()
+        thread = threading.Thread(target=lambda: status.append(solver.solve(model.proto, callback)), daemon=True)
+        thread.start()
+        while thread.is_alive():
+            # The main thread stays in Python, so that Ctrl-C can cancel the budget.
+            thread.join(0.1)
+            if budget.cancelled.is_set():
+                callback.stop_search()
+        outcome = status[0] if status else cp_model.UNKNOWN
+        runtime = budget.elapsed_s - begun
+        if outcome == cp_model.INFEASIBLE:
+            # No placement obeys devices, colocation, links and memory. The incumbent cut is never below the incumbent.
+            reason = "no placement respects the allowed devices, links and memory limits (proved by CP-SAT)"
+            if incumbent is not None:
+                reason = ""
+            return Result(incumbent, infeasible=reason, runtime_s=runtime, solver="makespan-cp-sat")
+        bound = 0.0
+        if outcome in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN):
+            bound = rounded_down(max(0.0, float(np.floor(solver.best_objective_bound))) * model.quantum_s)
+            if not np.isfinite(bound):
+                bound = 0.0
+        name = "makespan-cp-sat" if best[0] is not incumbent or incumbent is None else incumbent.provenance.solver
+        return Result(best[0], bound, "", runtime, name, {"makespan-cp-sat": bound})
