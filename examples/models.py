@@ -15,7 +15,8 @@ Example = tuple[torch.nn.Module, dict[str, torch.Tensor]]
 
 
 def _on_meta(cls: Any, config: Any, dtype: torch.dtype = torch.float32) -> torch.nn.Module:
-    config._attn_implementation = "sdpa"
+    if cls._supports_sdpa:
+        config._attn_implementation = "sdpa"
     with torch.device("meta"):
         module: torch.nn.Module = cls(config).to(dtype).eval()
     return module
@@ -59,7 +60,7 @@ def llama_13b(batch: int = 1, length: int = 2048) -> Example:
 
 
 def mixtral_8x7b(batch: int = 1, length: int = 2048) -> Example:
-    """Mixtral 8x7B (46.7 B parameters) in bf16; the experts as batched matrix products, since a loop can't be exported."""
+    """Mixtral 8x7B (46.7 B parameters) in bf16; experts as batched products, since their loop can't be exported."""
     config = transformers.MixtralConfig(use_cache=False, max_position_embeddings=4096)
     config._experts_implementation = "batched_mm"
     return _on_meta(transformers.MixtralForCausalLM, config, torch.bfloat16), {"input_ids": _tokens(batch, length)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
@@ -26,9 +28,10 @@ def flat_graph(program: ExportedProgram) -> Graph:
         For an autocast that is on: its operators' dtypes are decided at run time.
     """
     if not any(_wrapper(node) for node in program.graph.nodes):
-        return program.graph
+        graph: Graph = program.graph
+        return graph
     flat = Graph()
-    copied: dict[Node, object] = {}
+    copied: dict[Node, Any] = {}
     _copy_into(flat, program.graph, program.graph_module, copied, top=True)
     flat.lint()
     return flat
@@ -55,7 +58,7 @@ def _wrapper(node: Node) -> str:
     return name if name in (_GRAD, _AUTOCAST) else ""
 
 
-def _copy_into(flat: Graph, graph: Graph, owner: GraphModule, copied: dict[Node, object], *, top: bool) -> object:
+def _copy_into(flat: Graph, graph: Graph, owner: GraphModule, copied: dict[Node, Any], *, top: bool) -> Any:
     """Copy nodes to the end of ``flat``; returns what the graph returns."""
     bodies = {node.args[1 if _wrapper(node) == _GRAD else 4] for node in graph.nodes if _wrapper(node)}
     for node in graph.nodes:
@@ -83,9 +86,9 @@ def _copy_into(flat: Graph, graph: Graph, owner: GraphModule, copied: dict[Node,
                 copied[parameter] = copied[operand] if isinstance(operand, Node) else operand
             copied[node] = _copy_into(flat, inner.graph, inner, copied, top=False)
         elif _is_getitem(node) and not isinstance(copied[node.all_input_nodes[0]], Node):
-            copied[node] = copied[node.all_input_nodes[0]][node.args[1]]  # type: ignore[index]
+            copied[node] = copied[node.all_input_nodes[0]][node.args[1]]
         else:
-            new = flat.node_copy(node, lambda n: copied[n])  # type: ignore[arg-type, return-value]
+            new = flat.node_copy(node, lambda n: copied[n])
             if node.op == "get_attr":
                 new.meta["owner"] = owner
             copied[node] = new

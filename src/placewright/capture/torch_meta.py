@@ -85,7 +85,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def moved_bytes(value: Any, where: str) -> int:
-    """Bytes that hold a value's content: dimensions that are only expanded (stride 0) count once; a scalar is 8 bytes."""
+    """Bytes that hold a value's content: an expanded dimension (stride 0) counts once; a scalar is 8 bytes."""
     total = 0
     for leaf in tree_leaves(value):
         if isinstance(leaf, torch.Tensor):

@@ -1,0 +1,169 @@
+"""Run the sub-modules of a program one after the other, each tensor sent once to each device that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.utils._pytree import tree_map_only
+
+from placewright.capture.torch_inline import attribute
+from placewright.capture.torch_program import TorchProgram
+from placewright.errors import ExecutionError, InvalidInput
+from placewright.execute.torch_split import SubModule, call
+
+__all__ = ["Run", "held_by_devices"]
+
+
+def held_by_devices(
+    parts: TorchProgram, device_of: Sequence[int], devices: Sequence[torch.device]
+) -> list[dict[str, Any]]:
+    """For each device what its operators read of weights and folded constants, the latter computed there.
+
+    Weights that the network writes to are copies. The first device also has those that the network returns.
+
+    Raises
+    ------
+    InvalidInput
+        If a weight is on meta.
+    """
+    written = {s for row in parts.aliases.writes.values() for s in row}
+    position = {n: k for k, n in enumerate(parts.graph.nodes)}
+    members: dict[int, list[Node]] = {}
+    for node in parts.folded:
+        members.setdefault(parts.aliases.storage_of[node], []).append(node)
+    held: list[dict[str, Any]] = []
+    for i, device in enumerate(devices):
+        wanted = [n for v, j in zip(parts.operators, device_of, strict=True) if i == j for n in v.node.all_input_nodes]
+        if i == 0:
+            wanted += [n for n in parts.outputs if isinstance(n, torch.fx.Node)]
+        closure: set[Node] = set()
+        while wanted:
+            node = wanted.pop()
+            if node in closure or not (node in parts.folded or node.name in parts.weights or node.op == "get_attr"):
+                continue
+            closure.add(node)
+            wanted += node.all_input_nodes
+            if parts.aliases.storage_of[node] in written:
+                wanted += members.get(parts.aliases.storage_of[node], [])
+        values: dict[Node, Any] = {}
+        by_storage: dict[object, torch.Tensor] = {}
+        for node in sorted(closure, key=lambda n: position[n]):
+            if node.name in parts.weights:
+                weight = parts.weights[node.name]
+                if weight.tensor.is_meta and weight.tensor.numel():
+                    raise InvalidInput(
+                        f"weight {weight.target!r} is on the meta device and has no values; load real weights first, "
+                        "for example with module.load_state_dict(weights, assign=True)"
+                    )
+                moved = weight.tensor.detach().to(device)
+                if parts.aliases.storage_of[node] in written:
+                    moved = by_storage.setdefault(weight.storage, moved.clone())
+                values[node] = moved
+            elif node.op == "get_attr":
+                values[node] = attribute(node, parts.owner)
+            else:
+                values[node] = call(node, values, device)
+        held.append({n.name: value for n, value in values.items()})
+    return held
+
+
+class Run:
+    """One run: where each tensor lies, and what has travelled.
+
+    Attributes
+    ----------
+    transfers : list of (str, int, int)
+        (tensor, source, target) in the order in which they travelled.
+    """
+
+    def __init__(
+        self,
+        parts: TorchProgram,
+        submodules: Sequence[SubModule],
+        device_of: Sequence[int],
+        devices: Sequence[torch.device],
+        inputs: dict[str, Any],
+        held: Sequence[dict[str, Any]],
+    ) -> None:
+        self._parts, self._submodules, self._devices, self._inputs, self._held = (
+            parts,
+            submodules,
+            devices,
+            inputs,
+            held,
+        )
+        self._home = {
+            r.name: device_of[k] for k, v in enumerate(parts.operators) for r in dict.fromkeys((v.node, *v.results))
+        }
+        self._at: dict[tuple[str, int], Any] = {}
+        self.transfers: list[tuple[str, int, int]] = []
+        values: dict[Node, Any] = {}
+        self._free: dict[str, Any] = {}
+        for node in parts.graph.nodes:
+            if node.op == "placeholder":
+                weight = parts.weights.get(node.name)
+                values[node] = weight.tensor if weight is not None else inputs.get(node.name)
+            elif node in parts.free:
+                self._free[node.name] = values[node] = call(node, values, devices[0])
+
+    def run(self, names: Sequence[str]) -> tuple[Any, ...]:
+        """Call every part in order and give what the network returns."""
+        outputs = {n.name for n in self._parts.outputs if isinstance(n, torch.fx.Node)}
+        last = {name: k for k, part in enumerate(self._submodules) for name in part.inputs}
+        for k, part in enumerate(self._submodules):
+            arguments = [self._value(name, part.device) for name in part.inputs]
+            try:
+                results = part.module(*arguments)
+            except Exception as error:
+                first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                raise ExecutionError(
+                    f"the part of {len(part.operators)} operators from {part.operators[0]!r} on {names[part.device]!r} "
+                    f"failed: {first}; run the unsplit network with the same inputs to see whether it fails there too"
+                ) from error
+            for name, value in zip(part.outputs, results, strict=True):
+                self._at[name, part.device] = value
+            for name in [n for n in part.inputs if last[n] == k and n not in outputs]:
+                for i in range(len(self._devices)):
+                    self._at.pop((name, i), None)
+        return tuple(self._returned(value) for value in self._parts.outputs)
+
+    def _value(self, name: str, device: int) -> Any:
+        if name in self._free:
+            return self._free[name]
+        if (name, device) not in self._at:
+            if name in self._inputs:
+                self._at[name, device] = _copied(self._inputs[name], self._devices[device])
+            else:
+                home = self._home[name]
+                self._at[name, device] = _copied(self._at[name, home], self._devices[device])
+                self.transfers.append((name, home, device))
+        return self._at[name, device]
+
+    def _returned(self, value: Any) -> Any:
+        if not isinstance(value, torch.fx.Node):
+            return value
+        if value.name in self._home:
+            found = self._at[value.name, self._home[value.name]]
+        elif value.name in self._inputs:
+            copies = [self._at[value.name, i] for i in range(len(self._devices)) if (value.name, i) in self._at]
+            found = copies[0] if copies else self._inputs[value.name]
+        else:
+            found = self._free.get(value.name, self._held[0].get(value.name))
+        return found.detach().cpu() if isinstance(found, torch.Tensor) else found
+
+
+def _copied(value: Any, device: torch.device) -> Any:
+    """Copy a value to a device; dimensions that are only expanded travel once."""
+
+    def copy(tensor: torch.Tensor) -> torch.Tensor:
+        compact = tensor.detach()
+        for dimension, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+            if stride == 0 and size > 1:
+                compact = compact.narrow(dimension, 0, 1)
+        moved = compact.clone() if compact.device == device else compact.to(device)
+        return moved.expand(tensor.shape) if moved.shape != tensor.shape else moved
+
+    return tree_map_only(torch.Tensor, copy, value)
