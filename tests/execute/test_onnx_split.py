@@ -161,22 +161,37 @@ def test_open_sizes_come_from_the_inputs() -> None:
     assert split(model, problem, [0, 1, 0, 1], input_shapes={"x": (7, 3)}).values["h1"].shape == (7, 3)
 
 
-def test_a_shape_that_depends_on_the_data_can_not_be_cut() -> None:
-    """The error names the tensor whose size nobody knows in advance."""
+def test_inputs_of_another_size_than_captured_are_refused() -> None:
+    """The error names the first tensor that differs, and both of its shapes."""
+    model, problem = chain()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    tensors = [replace(t, shape=(2, 3), dtype="fp32") for t in problem.graph.tensors]
+    captured = Problem(type(problem.graph)(problem.graph.operators, tensors), problem.cluster, np.full((4, 3), 1e-3))
+    assert split(model, captured, [0, 1, 1, 1], dim_overrides={"batch": 2}).values["x"].shape == (2, 3)
+    with pytest.raises(ExecutionError, match=r"tensor 'h0' was captured with the shape \[2, 3\], .* shape \[5, 3\]"):
+        split(model, captured, [0, 1, 1, 1], dim_overrides={"batch": 5})
+
+
+def test_what_is_no_tensor_can_not_be_handed_over() -> None:
+    """A sequence inside a call is fine; between two the error names it."""
     nodes = [
-        helper.make_node("NonZero", ["x"], ["where"], name="a"),
-        helper.make_node("Neg", ["where"], ["minus"], name="b"),
-        helper.make_node("ReduceSum", ["minus"], ["y"], name="c", keepdims=0),
+        helper.make_node("SequenceConstruct", ["x", "x"], ["both"], name="a"),
+        helper.make_node("ConcatFromSequence", ["both"], ["y"], name="b", axis=0),
     ]
-    ends = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]),
-        helper.make_tensor_value_info("y", TensorProto.INT64, []),
-    ]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [s]) for n, s in (("x", 2), ("y", 4))]
     model = helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:]), ir_version=9)
     problem = problem_of(model, cluster(2))
-    assert len(split(model, problem, [0, 0, 0]).calls) == 1
-    with pytest.raises(ExecutionError, match=r"tensor 'where' has no fixed shape \(1 x .*\)"):
-        split(model, problem, [0, 1, 1])
+    assert len(split(model, problem, [0, 0]).calls) == 1
+    with pytest.raises(ExecutionError, match=r"value 'both' \(sequence\) can't be handed from one call to another"):
+        split(model, problem, [0, 1])
+
+
+def test_nodes_that_no_output_needs_may_be_missing() -> None:
+    """The capture leaves them out, and so does the run."""
+    model, problem = chain()
+    model.graph.node.append(helper.make_node("Neg", ["h0"], ["nobody"], name="dead"))
+    (call,) = split(model, problem, [0, 0, 0, 0]).calls
+    assert call.outputs == ("y",)
 
 
 def test_a_plan_of_another_model_is_refused() -> None:

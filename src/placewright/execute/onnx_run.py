@@ -37,6 +37,7 @@ def run_onnx_plan(
     timeout_s: float = 60.0,
     check: bool = True,
     inputs: Mapping[str, npt.NDArray[Any]] | None = None,
+    dim_overrides: Mapping[str, int] | None = None,
     name: str = "plan",
 ) -> tuple[Measurement, Arrays]:
     """Run a plan and measure it.
@@ -55,6 +56,8 @@ def run_onnx_plan(
         Compare the outputs with those of the unsplit model.
     inputs : mapping of input name to array, optional
         Random ones with a fixed seed else.
+    dim_overrides : mapping of str to int, optional
+        Sizes of the inputs' open dimensions, as at capture; needed only without ``inputs``.
     name : str
         Of the measurement.
 
@@ -73,7 +76,9 @@ def run_onnx_plan(
     if runs < 1 or warmup < 0:
         raise InvalidInput(f"{runs} runs after {warmup} for warming up can't be measured; use at least 1 and 0")
     shapes = {k: tuple(np.shape(v)) for k, v in inputs.items()} if inputs is not None else None
-    with OnnxRunner(model_path, problem, plan, timeout_s=timeout_s, input_shapes=shapes) as runner:
+    with OnnxRunner(
+        model_path, problem, plan, timeout_s=timeout_s, input_shapes=shapes, dim_overrides=dim_overrides
+    ) as runner:
         given = dict(inputs) if inputs is not None else random_inputs(runner.inputs)
         runner.run(given)  # the first run checks shapes and is no measure of anything
         for _ in range(warmup):
@@ -100,6 +105,7 @@ def run_onnx_alone(
     timeout_s: float = 60.0,
     check: bool = True,
     inputs: Mapping[str, npt.NDArray[Any]] | None = None,
+    dim_overrides: Mapping[str, int] | None = None,
 ) -> tuple[Measurement, Arrays]:
     """Run the whole network on one device, by the same worker as a plan's, so that the two compare fairly.
 
@@ -131,6 +137,7 @@ def run_onnx_alone(
         timeout_s=timeout_s,
         check=check,
         inputs=inputs,
+        dim_overrides=dim_overrides,
         name=devices[i].name,
     )
 

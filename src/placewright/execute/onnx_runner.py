@@ -47,7 +47,9 @@ class OnnxRunner:
     start_timeout_s : float
         For the workers to load their parts.
     input_shapes : mapping of str to tuple of int, optional
-        Where the model leaves sizes of its inputs open; 1 else.
+        Where the model leaves sizes of its inputs open.
+    dim_overrides : mapping of str to int, optional
+        Sizes of open dimensions by name, as at capture; typical sizes else, the same as the capture takes.
     cut_after : collection of int
         Operators that end a call though no transfer asks for it; for measuring what a cut costs.
 
@@ -74,12 +76,15 @@ class OnnxRunner:
         timeout_s: float = 60.0,
         start_timeout_s: float = 300.0,
         input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+        dim_overrides: Mapping[str, int] | None = None,
         cut_after: Collection[int] = (),
     ) -> None:
         self.problem, self.plan, self.timeout_s, self.start_timeout_s = problem, plan, timeout_s, start_timeout_s
         self._folder = Path(model_path).resolve().parent
         model, _ = load_model(model_path)
-        self.split: Split = split_model(model, problem, plan, input_shapes=input_shapes, cut_after=cut_after)
+        self.split: Split = split_model(
+            model, problem, plan, input_shapes=input_shapes, dim_overrides=dim_overrides, cut_after=cut_after
+        )
         self.devices: list[int] = sorted({c.device for c in self.split.calls})
         self._workers: list[WorkerProcess] = []
         self._shared: Shared | None = None

@@ -8,12 +8,13 @@ it leaves at once. Any placement works: the calls form no cycle, since every dev
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placewright.capture.onnx_nodes import constant_nodes, node_names, node_order, reads, weight_names, writes
+from placewright.capture.onnx_shapes import drop_weights, infer_values
+from placewright.capture.onnx_values import value_of_type
 from placewright.errors import ExecutionError
 from placewright.plan import Plan
 from placewright.problem import Problem
@@ -147,6 +148,7 @@ def split_model(
     plan: Plan,
     *,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    dim_overrides: Mapping[str, int] | None = None,
     cut_after: Collection[int] = (),
 ) -> Split:
     """Cut a model along a plan.
@@ -160,16 +162,19 @@ def split_model(
     plan : Plan
     input_shapes : mapping, optional
         Shapes of the network's inputs, where the model leaves sizes open.
+    dim_overrides : mapping of str to int, optional
+        Sizes of open dimensions by name, as for :func:`placewright.capture.onnx_model.capture_onnx`.
     cut_after : collection of int
         Operators that end a call though nothing asks for it: for measuring what a cut costs.
 
     Raises
     ------
     ExecutionError
-        If the problem is not this model's, or a tensor between calls has no fixed shape.
+        If the problem is not this model's or was captured for other sizes, or a value between calls is no tensor.
     """
     graph = model.graph
-    nodes_of, constants = _nodes_of(model, problem)
+    alive = _alive(model, node_order(model))
+    nodes_of, constants = _nodes_of(model, problem, set(alive))
     owner = {k: v for v, nodes in enumerate(nodes_of) for k in nodes}
     weights = weight_names(graph)
     inputs = tuple(i.name for i in graph.input if i.name not in weights)
@@ -211,11 +216,14 @@ def split_model(
         calls.append(Call(device, tuple(group), tuple(read), tuple(made_in[g]), tuple(waits), tuple(sends)))
     unplaced = tuple(o for o in outputs if o not in made_by)
     crossing = dict.fromkeys([*inputs, *(n for c in calls for n in (*c.inputs, *c.outputs))])
-    values = _values(model, crossing, input_shapes or {})
+    values = _values(model, crossing, alive, input_shapes or {}, dim_overrides)
+    _compare(problem, values)
     return Split(tuple(calls), values, inputs, outputs, unplaced, model, nodes_of, constants)
 
 
-def _nodes_of(model: onnx.ModelProto, problem: Problem) -> tuple[tuple[tuple[int, ...], ...], frozenset[int]]:
+def _nodes_of(
+    model: onnx.ModelProto, problem: Problem, alive: set[int]
+) -> tuple[tuple[tuple[int, ...], ...], frozenset[int]]:
     constants = frozenset(constant_nodes(model))
     position = {name: k for k, name in enumerate(node_names(model))}
     nodes_of, seen = [], set(constants)
@@ -228,7 +236,7 @@ def _nodes_of(model: onnx.ModelProto, problem: Problem) -> tuple[tuple[tuple[int
             )
         nodes_of.append(tuple(sorted(position[name] for name in v.part_names if position[name] not in constants)))
         seen.update(nodes_of[-1])
-    left = next((name for name, k in position.items() if k not in seen), None)
+    left = next((name for name, k in position.items() if k in alive and k not in seen), None)
     if left is not None:
         raise ExecutionError(
             f"the model's node {left!r} belongs to no operator of the plan; "
@@ -286,54 +294,54 @@ def _groups(
 
 
 def _values(
-    model: onnx.ModelProto, names: Iterable[str], input_shapes: Mapping[str, tuple[int, ...]]
+    model: onnx.ModelProto,
+    names: Iterable[str],
+    alive: list[int],
+    input_shapes: Mapping[str, tuple[int, ...]],
+    dim_overrides: Mapping[str, int] | None,
 ) -> dict[str, Value]:
+    """Types and shapes of values, found as the capture finds them."""
     import onnx
 
-    types = _types(model, input_shapes)
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    drop_weights(copied)
+    for given in copied.graph.input:
+        for d, size in zip(given.type.tensor_type.shape.dim, input_shapes.get(given.name, ()), strict=False):
+            if not d.HasField("dim_value"):
+                d.dim_value = size
+    found = infer_values(copied, alive, node_names(copied), dim_overrides)
+    graph = copied.graph
+    types = {i.name: i.type.tensor_type.elem_type for i in (*graph.value_info, *graph.output, *graph.input)}
     values: dict[str, Value] = {}
     for name in names:
-        kind: Any = types.get(name)
-        if kind is None or not kind.HasField("tensor_type"):
+        value = found[name] if name in found else value_of_type(next(i.type for i in graph.input if i.name == name))
+        element_type = types.get(name, 0)
+        if value is None or not value.is_tensor or not element_type or value.dtype == "string" or value.bits < 8:
             raise ExecutionError(
-                f"tensor {name!r} between two calls is no plain tensor or has no known type; "
-                "place the operators that make and read it on one device"
+                f"value {name!r} ({value.dtype if value else 'unknown type'}) can't be handed from one call to "
+                "another; place all operators on one device that make and read it, and those between them"
             )
-        element_type = kind.tensor_type.elem_type
-        shape = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in kind.tensor_type.shape.dim)
-        if not kind.tensor_type.HasField("shape") or min(shape, default=0) < 0:
-            raise ExecutionError(
-                f"tensor {name!r} has no fixed shape ({_shown(kind)}) and can't be handed between calls; "
-                "give inputs with fixed shapes, or place the operators that make and read it on one device"
-            )
-        try:
-            item = onnx.helper.tensor_dtype_to_np_dtype(element_type)
-        except (KeyError, ValueError, TypeError):
-            item = None
-        if item is None or item.hasobject or element_type == onnx.TensorProto.STRING:
-            raise ExecutionError(
-                f"tensor {name!r} of type {onnx.TensorProto.DataType.Name(element_type)} can't be handed between "
-                "calls; place the operators that make and read it on one device"
-            )
-        values[name] = Value(name, element_type, shape, math.prod(shape) * item.itemsize)
+        values[name] = Value(name, element_type, value.shape, value.size_bytes)
     return values
 
 
-def _types(model: onnx.ModelProto, input_shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Types of all values; sizes that the model leaves open come from the inputs that are given, else they are 1."""
-    import onnx
-
-    fixed = onnx.ModelProto()
-    fixed.CopyFrom(model)
-    for given in fixed.graph.input:
-        sizes = input_shapes.get(given.name)
-        for position, d in enumerate(given.type.tensor_type.shape.dim):
-            if not d.HasField("dim_value"):
-                d.dim_value = sizes[position] if sizes is not None and position < len(sizes) else 1
-    graph = onnx.shape_inference.infer_shapes(fixed, data_prop=True).graph
-    return {i.name: i.type for i in (*graph.value_info, *graph.output, *graph.input)}
+def _alive(model: onnx.ModelProto, order: list[int]) -> list[int]:
+    """Positions of the nodes that an output depends on, in topological order."""
+    wanted, alive = {o.name for o in model.graph.output}, []
+    for k in reversed(order):
+        node = model.graph.node[k]
+        if not wanted.isdisjoint(writes(node)):
+            alive.append(k)
+            wanted.update(reads(node))
+    return alive[::-1]
 
 
-def _shown(kind: Any) -> str:
-    sizes = [d.dim_param or str(d.dim_value) if d.WhichOneof("value") else "?" for d in kind.tensor_type.shape.dim]
-    return " x ".join(sizes) if kind.tensor_type.HasField("shape") else "shape unknown"
+def _compare(problem: Problem, values: Mapping[str, Value]) -> None:
+    """Refuse inputs of other sizes than those that the plan was made for."""
+    for t in problem.graph.tensors:
+        if t.name in values and t.dtype and t.shape != values[t.name].shape:
+            raise ExecutionError(
+                f"tensor {t.name!r} was captured with the shape {list(t.shape)}, but with these inputs it has the "
+                f"shape {list(values[t.name].shape)}; give inputs of the sizes that were planned for, or plan again"
+            )
