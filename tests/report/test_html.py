@@ -136,3 +136,11 @@ def test_ten_thousand_operators_stay_below_six_megabytes():
     html = html_report(given, Result(plan), evaluate(given, placement), [measured(given, plan)])
     assert len(html.encode()) < 6_000_000
     assert len(data_of(html)["operators"]["s"]) == n
+
+
+def test_a_very_slow_alternative_leaves_the_other_bars_readable():
+    """Bars end at four times the plan: 6 ms fills a quarter, 12 ms a half, and 600 ms is cut off."""
+    given = problem()
+    result, judged = solved(given, [0, 0, 0, 0], alternatives={"only slow": 0.012, "worst": 0.6})
+    bars = re.findall(r'<span class="bar( cut)?"><span style="width:([\d.]+)%', html_report(given, result, judged))
+    assert bars == [("", "25.00"), ("", "50.00"), (" cut", "100.00")]

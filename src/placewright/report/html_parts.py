@@ -16,6 +16,9 @@ from placewright.units import format_bytes, format_seconds
 
 __all__ = ["alternatives_table", "bounds_table", "device_table", "facts", "headline", "memory_bars", "sentences"]
 
+LONGEST_BAR = 4.0
+"""Bars of alternatives end at so many times the plan's value."""
+
 SHOWN_DEVICES = 64
 """Tables have a row for so many devices in use; the rest is counted."""
 
@@ -140,10 +143,9 @@ def alternatives_table(result: Result, measurements: Sequence[Measurement] = ())
     """List the plan and every other plan that was met, with bars, and measured values where there are any."""
     rows = alternatives_of(result, measurements)
     measured = any(r.measured for r in rows)
-    finite = [r.predicted_s for r in rows if r.predicted_s < math.inf] + [
-        r.measured.median_s for r in rows if r.measured
-    ]
-    longest = max(finite, default=0.0)
+    finite = [r.predicted_s for r in rows if r.predicted_s < math.inf]
+    # One alternative a hundred times slower must not make all other bars vanish: it is cut off.
+    longest = min(max(finite, default=0.0), LONGEST_BAR * result.value_s)
     made = []
     for r in sorted(rows, key=lambda r: (r.predicted_s, r.name != PLAN)):
         width = r.predicted_s / longest if longest > 0 and r.predicted_s < math.inf else 0.0
@@ -236,6 +238,7 @@ def _barred(share: float, text: str, device: int | None = None) -> str:
     """Draw a bar of ``share`` of the full width and the number after it."""
     css = "" if device is None else f" d{device % COLOURS}"
     width = 100 * min(max(share, 0.0), 1.0)
+    css += " cut" if share > 1 + 1e-9 else ""
     return (
         f'<span class="bar{css}"><span style="width:{width:.2f}%"></span></span>'
         f'<span class="number">{escape(text)}</span>'

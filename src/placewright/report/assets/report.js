@@ -72,7 +72,7 @@
     const lane = inner / row.lanes;
     return { y: row.top + (row.height - inner) / 2 + lane * (l + 0.5), width: lane * (row.lanes > 1 ? 0.9 : 1) };
   };
-  const tail = (name) => name.split(/[./]/).filter(Boolean).slice(-2).join(".") || name;
+  const tail = (name) => name.split(" .. ").map((n) => n.split(/[./]/).filter(Boolean).slice(-2).join(".") || n).join(" .. ");
   const percent = (share) => `${Number((100 * share).toPrecision(3))}%`;
 
   // What is drawn: cells are columns; group(k) is an index into the palette, negative for none.
