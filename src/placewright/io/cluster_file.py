@@ -73,7 +73,7 @@ class LinkEntry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, 
     """A rule for a class of pairs, or for the pairs that ``between`` stands for."""
 
     bandwidth: Rate
-    latency: Seconds = 0
+    latency: Seconds = 0.0
     link_class: Literal["same-host", "between-hosts"] | UnsetType = UNSET
     between: (
         Annotated[tuple[str, str], Meta(description="Two devices; ranges, * and ? stand for several.")] | UnsetType
@@ -158,7 +158,7 @@ class _collecting:  # noqa: N801 (used as a statement)
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, msgspec.ValidationError):
             schema = DeviceEntry if self.label.startswith("device") else LinkEntry
-            self.violations.append(f"{self.label}: {translated(error, schema)}")
+            self.violations.append(f"{self.label}: {translated(error, schema, whole='')}")
         elif isinstance(error, InvalidInput):
             self.violations.extend(f"{self.label}: {line}" for line in error.violations)
         else:
@@ -169,8 +169,9 @@ class _collecting:  # noqa: N801 (used as a statement)
 def _label(given: Any, what: str, k: int) -> str:
     if isinstance(given, dict):
         for key in ("name", "class", "between"):
-            if isinstance(given.get(key), str | list):
-                return f"{what} {str(given[key])[:100]!r}"
+            if isinstance(value := given.get(key), str | list):
+                text = value if isinstance(value, str) else "-".join(map(str, value))
+                return f"{what} {text[:100]!r}"
     return f"{what} {k + 1}"
 
 

@@ -13,7 +13,7 @@ import yaml
 from placewright.catalogue import lookup
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput
-from placewright.io.cluster_file import DeviceEntry, LinkEntry, device_from_entry
+from placewright.io.cluster_file import DeviceEntry, device_from_entry
 from placewright.io.name_ranges import escape, escape_slots
 from placewright.io.reading import write_atomic
 from placewright.units import parse_bytes, parse_bytes_per_second, parse_flops_per_second, parse_seconds
@@ -79,12 +79,12 @@ def _exact(value: float, units: tuple[str, ...], parse: Callable[[Any], float]) 
 
 def _device(device: Device) -> dict[str, Any]:
     base = _from_catalogue(device.model) if device.model else None
-    entry = _entry(device, base) if base else None
-    if entry is None or device_from_entry(entry) != replace(device, name=entry.name, host=entry.host):
-        entry = _entry(device, Device(""))
-    given = msgspec.to_builtins(entry)
-    order = [f.name for f in msgspec.structs.fields(DeviceEntry)]
-    return {key: given[key] for key in order if key in given}
+    if base is not None:
+        entry = _entry(device, base)
+        read = device_from_entry(msgspec.convert(entry, DeviceEntry))
+        if read == replace(device, name=read.name, host=read.host):
+            return entry
+    return _entry(device, Device(""))
 
 
 def _from_catalogue(model: str) -> Device | None:
@@ -94,13 +94,17 @@ def _from_catalogue(model: str) -> Device | None:
         return None
 
 
-def _entry(device: Device, base: Device) -> DeviceEntry:
+def _entry(device: Device, base: Device) -> dict[str, Any]:
     """All that differs from a device that has nothing but defaults, or what the catalogue gives."""
-    size = device.memory_bytes
+    size, peaks = device.memory_bytes, device.flops_per_s
     figures: dict[str, tuple[str, Any]] = {
         "kind": ("kind", device.kind),
         "memory": ("memory_bytes", None if size is None else _exact(size, _BYTES, parse_bytes)),
         "reserve": ("reserve_bytes", _exact(device.reserve_bytes, _BYTES, parse_bytes)),
+        "flops": (
+            "flops_per_s",
+            {t: _exact(f, _FLOPS, parse_flops_per_second) for t, f in peaks.items() if base.flops_per_s.get(t) != f},
+        ),
         "memory_bandwidth": (
             "memory_bandwidth_bytes_per_s",
             _exact(device.memory_bandwidth_bytes_per_s, _RATES, parse_bytes_per_second),
@@ -111,29 +115,23 @@ def _entry(device: Device, base: Device) -> DeviceEntry:
         "threads": ("threads", device.threads),
         "cpu_share": ("cpu_share", device.cpu_share),
     }
-    written = {key: value for key, (field, value) in figures.items() if getattr(device, field) != getattr(base, field)}
-    peaks = {
-        dtype: _exact(peak, _FLOPS, parse_flops_per_second)
-        for dtype, peak in device.flops_per_s.items()
-        if base.flops_per_s.get(dtype) != peak
-    }
-    if peaks:
-        written["flops"] = peaks
+    written: dict[str, Any] = {"name": escape(device.name)}
     if base.model:
         written["model"] = base.model
-    return DeviceEntry(escape(device.name), host=escape_slots(device.host), **written)
+    if device.host != "local":
+        written["host"] = escape_slots(device.host)
+    changed = {key: value for key, (field, value) in figures.items() if getattr(device, field) != getattr(base, field)}
+    return written | changed
 
 
 def _link(link: Link) -> dict[str, Any]:
     bandwidth = link.bandwidth_bytes_per_s
-    end: dict[str, Any] = {"link_class": link.link_class} if link.link_class else {"between": link.between}
-    entry = LinkEntry(
-        bandwidth="inf" if bandwidth == float("inf") else _exact(bandwidth, _RATES, parse_bytes_per_second),
-        latency=_exact(link.latency_s, _SECONDS, parse_seconds),
-        channel=link.channel,
-        one_way=link.one_way,
-        **end,
-    )
-    given = msgspec.to_builtins(entry)
-    order = ("class", "between", "bandwidth", "latency", "channel", "one_way")
-    return {key: list(given[key]) if key == "between" else given[key] for key in order if key in given}
+    written: dict[str, Any] = {"class": link.link_class} if link.link_class else {"between": list(link.between)}
+    written["bandwidth"] = "inf" if bandwidth == float("inf") else _exact(bandwidth, _RATES, parse_bytes_per_second)
+    if link.latency_s:
+        written["latency"] = _exact(link.latency_s, _SECONDS, parse_seconds)
+    if link.channel:
+        written["channel"] = link.channel
+    if link.one_way:
+        written["one_way"] = True
+    return written

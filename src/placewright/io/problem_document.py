@@ -7,7 +7,7 @@ run the operator, a transfer time where there is no way, a memory without a limi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -186,46 +186,86 @@ def objective_document(objective: Objective) -> ObjectiveDocument:
     return MakespanDocument(objective.contention)
 
 
+def _lean(struct: Callable[..., _D], defaults: Mapping[str, Any], /, **values: Any) -> _D:
+    """Make a struct of what differs from its defaults: only what is left out of it is left out of its JSON."""
+    return struct(**{key: value for key, value in values.items() if key not in defaults or value != defaults[key]})
+
+
+def _defaults(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
+    fields = msgspec.structs.fields(kind)
+    return {f.name: f.default if f.default is not msgspec.NODEFAULT else {} for f in fields if not f.required}
+
+
+_OPERATOR, _TENSOR = _defaults(OperatorDocument), _defaults(TensorDocument)
+_DEVICE, _LINK = _defaults(DeviceDocument), _defaults(LinkDocument)
+
+
 def _operator_document(v: Operator) -> OperatorDocument:
-    return OperatorDocument(
-        v.name,
-        v.kind,
-        int(v.flops),
-        int(v.traffic_bytes),
-        int(v.weight_bytes),
-        int(v.kv_cache_bytes),
-        v.dtype,
-        v.signature,
-        tuple(v.parts),
+    return _lean(
+        OperatorDocument,
+        _OPERATOR,
+        name=v.name,
+        kind=v.kind,
+        flops=int(v.flops),
+        traffic_bytes=int(v.traffic_bytes),
+        weight_bytes=int(v.weight_bytes),
+        kv_cache_bytes=int(v.kv_cache_bytes),
+        dtype=v.dtype,
+        signature=v.signature,
+        parts=tuple(v.parts),
     )
 
 
 def _tensor_document(u: Tensor) -> TensorDocument:
-    readers, shape = tuple(map(int, u.readers)), tuple(map(int, u.shape))
-    return TensorDocument(u.name, int(u.producer), readers, int(u.size_bytes), shape, u.dtype, bool(u.output))
+    return _lean(
+        TensorDocument,
+        _TENSOR,
+        name=u.name,
+        producer=int(u.producer),
+        readers=tuple(map(int, u.readers)),
+        size_bytes=int(u.size_bytes),
+        shape=tuple(map(int, u.shape)),
+        dtype=u.dtype,
+        output=bool(u.output),
+    )
 
 
 def _device_document(d: Device) -> DeviceDocument:
-    return DeviceDocument(
-        d.name,
-        d.kind,
-        d.model,
-        d.host,
-        None if d.memory_bytes is None else int(d.memory_bytes),
-        int(d.reserve_bytes),
-        {dtype: float(peak) for dtype, peak in d.flops_per_s.items()},
-        float(d.memory_bandwidth_bytes_per_s),
-        float(d.launch_overhead_s),
-        float(d.cut_overhead_s),
-        tuple(map(int, d.cores)),
-        int(d.threads),
-        float(d.cpu_share),
+    return _lean(
+        DeviceDocument,
+        _DEVICE,
+        name=d.name,
+        kind=d.kind,
+        model=d.model,
+        host=d.host,
+        memory_bytes=None if d.memory_bytes is None else int(d.memory_bytes),
+        reserve_bytes=int(d.reserve_bytes),
+        flops_per_s={dtype: _positive(peak) for dtype, peak in d.flops_per_s.items()},
+        memory_bandwidth_bytes_per_s=_positive(d.memory_bandwidth_bytes_per_s),
+        launch_overhead_s=_positive(d.launch_overhead_s),
+        cut_overhead_s=_positive(d.cut_overhead_s),
+        cores=tuple(map(int, d.cores)),
+        threads=int(d.threads),
+        cpu_share=_positive(d.cpu_share),
     )
 
 
 def _link_document(k: Link) -> LinkDocument:
-    bandwidth = None if k.bandwidth_bytes_per_s == float("inf") else float(k.bandwidth_bytes_per_s)
-    return LinkDocument(float(k.latency_s), bandwidth, k.link_class, k.between, k.channel, bool(k.one_way))
+    return _lean(
+        LinkDocument,
+        _LINK,
+        latency_s=_positive(k.latency_s),
+        bandwidth_bytes_per_s=None if k.bandwidth_bytes_per_s == float("inf") else float(k.bandwidth_bytes_per_s),
+        link_class=k.link_class,
+        between=tuple(k.between),
+        channel=k.channel,
+        one_way=bool(k.one_way),
+    )
+
+
+def _positive(figure: float) -> float:
+    """Make a float of a figure, with one zero only."""
+    return float(figure) + 0.0
 
 
 def _rows(times: npt.NDArray[np.float64]) -> Any:

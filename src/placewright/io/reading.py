@@ -108,8 +108,11 @@ _AT = re.compile(r"^(.*) - at `(?:key in )?\$\.?(.*)`$", re.DOTALL)
 _UNKNOWN = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
 
 
-def translated(error: Exception, kind: type[Any]) -> str:
-    """Say what a decoder found in the words of placewright's errors: thing, value, remedy, in one line."""
+def translated(error: Exception, kind: type[Any], whole: str = "top level: ") -> str:
+    """Say what a decoder found in the words of placewright's errors: thing, value, remedy, in one line.
+
+    ``whole`` stands before what is wrong with the object as a whole.
+    """
     if isinstance(error, RecursionError):
         return "is nested too deeply; no file of this kind needs more than a few levels"
     if isinstance(error, UnicodeDecodeError):
@@ -119,10 +122,11 @@ def translated(error: Exception, kind: type[Any]) -> str:
         return f"is not valid JSON: {_one_line(text)}; write the file again"
     found = _AT.match(text)
     text, where = (found[1], found[2]) if found else (text, "")
+    place = f"{_one_line(where)}: " if where else whole
     unknown = _UNKNOWN.match(text)
     if unknown:
-        return f"{_one_line(where) or 'top level'}: unknown key {unknown[1]!r}{closest(unknown[1], _keys(kind))}"
-    return f"{_one_line(where) or 'top level'}: {_one_line(text[:1].lower() + text[1:])}; correct it"
+        return f"{place}unknown key {unknown[1]!r}{closest(unknown[1], _keys(kind))}"
+    return f"{place}{_one_line(text[:1].lower() + text[1:])}; correct it"
 
 
 def closest(word: str, known: Iterable[str]) -> str:
