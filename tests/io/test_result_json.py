@@ -1,0 +1,128 @@
+"""The JSON object of a result."""
+
+import json
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_problems import plans, problems
+
+from placewright.cluster import Cluster, Device
+from placewright.evaluate.evaluation import DeviceUse, Evaluation
+from placewright.graph import Operator, OperatorGraph
+from placewright.io import placement_by_name, problem_hash, result_to_json
+from placewright.io.result_json import ResultDocument
+from placewright.plan import Plan, Schedule
+from placewright.problem import Problem
+from placewright.result import Result
+
+
+def fused():
+    """Two operators, the first made of three; on gpu and cpu."""
+    graph = OperatorGraph([Operator("ab", parts=("a", "b", "c")), Operator("d")], name="net")
+    cluster = Cluster([Device("gpu", memory_bytes=100, reserve_bytes=10), Device("cpu")])
+    return Problem(graph, cluster, [[1.0, 2.0], [1.0, 2.0]])
+
+
+def test_the_object_that_json_prints():
+    """Exactly these keys and values for a worked result; numpy's numbers become plain ones."""
+    problem = fused()
+    schedule = Schedule([0.0, 0.0], [1.0, 2.0])
+    plan = Plan([0, 1], schedule, np.float64(2.0))
+    uses = (
+        DeviceUse("gpu", 1, np.float64(1.0), 5, 6, np.int64(10), 20, 30, 90),
+        DeviceUse("cpu", 1, 2.0, 0, 0, 0, 0, 0, None),
+    )
+    result = Result(
+        plan, np.float64(1.5), "", 0.25, "heft", {"load": 1.5, "path": 1.0}, {"gpu": 3.0, "cpu": math.inf}, True
+    )
+    shown = result_to_json(problem, result, Evaluation(2.0, schedule, uses), seed=np.int64(7), explanation=["Because."])
+    assert json.loads(json.dumps(shown, allow_nan=False)) == {
+        "schema": "placewright/result/1",
+        "problem": {"name": "net", "hash": problem_hash(problem), "operators": 2, "devices": 2},
+        "objective": {"name": "makespan", "contention": "link"},
+        "solver": "heft",
+        "status": "feasible",
+        "value_s": 2.0,
+        "lower_bound_s": 1.5,
+        "gap": 0.25,  # (2 - 1.5) / 2
+        "runtime_s": 0.25,
+        "seed": 7,
+        "placement": {"a": "gpu", "b": "gpu", "c": "gpu", "d": "cpu"},
+        "devices": [
+            {
+                "name": "gpu",
+                "busy_s": 1.0,
+                "memory_bytes": 60,  # 10 + 20 + 30
+                "memory_limit_bytes": 90,
+                "weight_bytes": 10,
+                "kv_cache_bytes": 20,
+                "activation_bytes": 30,
+                "operators": 1,
+                "sent_bytes": 5,
+                "received_bytes": 6,
+            },
+            {
+                "name": "cpu",
+                "busy_s": 2.0,
+                "memory_bytes": 0,
+                "memory_limit_bytes": None,
+                "weight_bytes": 0,
+                "kv_cache_bytes": 0,
+                "activation_bytes": 0,
+                "operators": 1,
+                "sent_bytes": 0,
+                "received_bytes": 0,
+            },
+        ],
+        "bounds": {"load": 1.5, "path": 1.0},
+        "alternatives": {"gpu": 3.0, "cpu": None},
+        "infeasible": "",
+        "interrupted": True,
+        "explanation": ["Because."],
+    }
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "bound"),
+    [
+        (Result(), "unknown", 0.0),
+        (Result(lower_bound_s=math.inf, infeasible="'ab' does not fit"), "infeasible", None),
+    ],
+)
+def test_without_a_plan_there_is_null(result, status, bound):
+    """No placement, no value, no devices; infinite bounds are null, and the reason stands beside them."""
+    shown = result_to_json(fused(), result, None)
+    assert (shown["status"], shown["lower_bound_s"], shown["infeasible"]) == (status, bound, result.infeasible)
+    assert (shown["placement"], shown["value_s"], shown["gap"], shown["devices"], shown["seed"]) == (
+        None,
+        None,
+        1.0,
+        [],
+        None,
+    )
+
+
+def test_a_part_of_two_operators_runs_on_both_devices():
+    """A shared part on two devices is a list, on one device it is that device."""
+    graph = OperatorGraph([Operator("x", parts=("s", "x0")), Operator("y", parts=("s", "y0"))])
+    problem = Problem(graph, Cluster([Device("p"), Device("q")]), np.ones((2, 2)))
+    apart = Plan([0, 1], Schedule([0.0, 0.0], [1.0, 1.0]), 1.0)
+    assert placement_by_name(problem, apart) == {"s": ["p", "q"], "x0": "p", "y0": "q"}
+    together = Plan([1, 1], Schedule([0.0, 1.0], [1.0, 2.0]), 2.0)
+    assert placement_by_name(problem, together) == {"s": "q", "x0": "q", "y0": "q"}
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems(), st.data())
+def test_every_result_obeys_the_schema(problem, data):
+    """Random problems and plans: strict decoding of the printed text, no NaN or infinity in it."""
+    plan = data.draw(st.none() | plans(problem))
+    bound = data.draw(st.sampled_from([0.0, 1.0, math.inf]))
+    shown = result_to_json(problem, Result(plan, bound, bounds={"b": bound}), None, seed=1)
+    text = json.dumps(shown, allow_nan=False)
+    decoded = msgspec.json.decode(text, type=ResultDocument, strict=True)
+    assert msgspec.to_builtins(decoded) == shown
