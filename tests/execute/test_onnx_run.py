@@ -74,7 +74,7 @@ def test_random_numbers_give_other_outputs_and_that_is_said(tmp_path: Path) -> N
     model = helper.make_model(helper.make_graph(nodes, "g", info[:1], info[1:]), ir_version=9, opset_imports=opset)
     problem = problem_of(model, cluster(1))
     path = saved(model, tmp_path)
-    with pytest.raises(ExecutionError, match="output 'y' differs from the unsplit model's"):
+    with pytest.raises(ExecutionError, match="tensor 'y' differs from the unsplit model's"):
         run_onnx_plan(path, problem, plan_of(problem, [0, 0]), runs=1)
     assert run_onnx_plan(path, problem, plan_of(problem, [0, 0]), runs=1, check=False)[1]["y"].shape == (64,)
 
@@ -91,11 +91,27 @@ def test_random_inputs_fit_their_types() -> None:
     assert random_inputs(values)["v1"].tolist() == real.tolist() != random_inputs(values, seed=1)["v1"].tolist()
 
 
+def test_what_is_handed_over_is_compared_too(tmp_path: Path) -> None:
+    """Random numbers that the output does not show are found where they go from device to device."""
+    nodes = [
+        helper.make_node("RandomNormalLike", ["x"], ["noise"], name="noise"),
+        helper.make_node("Softmax", ["noise"], ["y"], name="softmax"),
+    ]
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [5, 1]) for n in ("x", "y")]
+    opset = [helper.make_opsetid("", 18)]
+    model = helper.make_model(helper.make_graph(nodes, "g", info[:1], info[1:]), ir_version=9, opset_imports=opset)
+    path, problem = saved(model, tmp_path), problem_of(model, cluster(2))
+    measured, outputs = run_onnx_plan(path, problem, plan_of(problem, [0, 0]), runs=1)
+    assert measured.max_relative_error == 0 and outputs["y"].tolist() == [[1.0]] * 5
+    with pytest.raises(ExecutionError, match="tensor 'noise' differs from the unsplit model's"):
+        run_onnx_plan(path, problem, plan_of(problem, [0, 1]), runs=1)
+
+
 def test_errors_are_relative_to_the_outputs_magnitude() -> None:
     """0.005 of 1000 is 5e-6 and passes; 0.02 of 1000 is 2e-5 and does not; outputs of 0 are compared as they are."""
     wanted = {"y": np.array([1000.0, -1.0])}
     assert compare_outputs({"y": np.array([1000.0, -1.005])}, wanted) == pytest.approx(5e-6)
-    with pytest.raises(ExecutionError, match=r"output 'y' differs .* by 2e-05"):
+    with pytest.raises(ExecutionError, match=r"tensor 'y' differs .* by 2e-05"):
         compare_outputs({"y": np.array([1000.02, -1.0])}, wanted)
     assert compare_outputs({"y": np.array([1e-6])}, {"y": np.zeros(1)}) == 1e-6
 
@@ -105,9 +121,9 @@ def test_outputs_that_are_no_numbers() -> None:
     nan, inf = np.nan, np.inf
     assert compare_outputs({"y": np.array([nan, inf, 1.0])}, {"y": np.array([nan, inf, 1.0])}) == 0
     for made in ([nan, 2.0, 1.0], [nan, -inf, 1.0], [nan, inf, nan]):
-        with pytest.raises(ExecutionError, match="output 'y' has NaN or infinity"):
+        with pytest.raises(ExecutionError, match="tensor 'y' has NaN or infinity"):
             compare_outputs({"y": np.array(made)}, {"y": np.array([nan, inf, 1.0])})
-    with pytest.raises(ExecutionError, match="output 'y' of the unsplit model is NaN or infinite throughout"):
+    with pytest.raises(ExecutionError, match="tensor 'y' of the unsplit model is NaN or infinite throughout"):
         compare_outputs({"y": np.array([nan])}, {"y": np.array([nan])})
-    with pytest.raises(ExecutionError, match="output 'y' has the shape"):
+    with pytest.raises(ExecutionError, match="tensor 'y' has the shape"):
         compare_outputs({"y": np.zeros((1, 2))}, {"y": np.zeros(2)})

@@ -190,6 +190,12 @@ class OnnxRunner:
         made = {**given, **self._constant}
         return {name: made[name] if name in made else self._slots[name].copy() for name in self.split.outputs}
 
+    def handed_over(self) -> Arrays:
+        """Copy what went from one device to another in the last run, but for types that numpy lacks."""
+        self._running()
+        sent = (name for call in self.split.calls for name in call.sends)
+        return {name: self._slots[name].copy() for name in sent if self._slots[name].dtype.isbuiltin == 1}
+
     def timeline(self) -> list[tuple[Call, float, float, float]]:
         """List the calls of the last run, each with the seconds when it began to wait, started, and finished."""
         words = self._running().words
