@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from pathlib import Path
 
 import pytest
 
@@ -35,3 +36,12 @@ def test_a_broken_package_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {check.name: check for check in doctor()}
     assert not found["nowhere_to_be_found"].ok
     assert "ModuleNotFoundError" in found["nowhere_to_be_found"].detail
+
+
+def test_a_cache_that_can_not_be_written_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder that is or can be made is ok; one below a file is not."""
+    monkeypatch.setenv("PLACEWRIGHT_CACHE", str(tmp_path / "new" / "folder"))
+    assert {c.name: c.ok for c in doctor()}["cache of measured times"]
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PLACEWRIGHT_CACHE", str(tmp_path / "file" / "folder"))
+    assert not {c.name: c.ok for c in doctor()}["cache of measured times"]

@@ -52,6 +52,7 @@ def doctor() -> list[Check]:
         _tried("pinning", _pinning),
         _tried("shared memory", _shared_memory),
         _tried("temporary files", _temporary),
+        _tried("cache of measured times", _cache),
     ]
 
 
@@ -120,3 +121,13 @@ def _temporary() -> tuple[bool, str]:
         file.flush()
     folder = Path(tempfile.gettempdir())
     return True, f"{folder} is writable, {format_bytes(shutil.disk_usage(folder).free)} free"
+
+
+def _cache() -> tuple[bool, str]:
+    from placewright.costs.cache import default_folder
+
+    folder = default_folder()
+    there = next(p for p in (folder, *folder.parents) if p.exists())
+    if there.is_dir() and os.access(there, os.W_OK):
+        return True, f"{folder} is writable"
+    return False, f"{folder} can't be written, so times are measured anew each time; set PLACEWRIGHT_CACHE to a folder"

@@ -31,7 +31,7 @@ class WorkerProcess:
     guard around its main part.
     """
 
-    def __init__(self, device: Device, job: Job, shared_fd: int) -> None:
+    def __init__(self, device: Device, shared_fd: int) -> None:
         self.device = device
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in end()
         path = os.pathsep.join(p for p in sys.path if p)
@@ -49,6 +49,9 @@ class WorkerProcess:
             raise ExecutionError(
                 f"the worker of device {device.name!r} can't be started: {error.strerror}; free processes or memory"
             ) from error
+
+    def send(self, job: Job) -> None:
+        """Hand the worker its job."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it died at once: told when its answer is awaited
             write_message(self.process.stdin, job)  # type: ignore[arg-type]

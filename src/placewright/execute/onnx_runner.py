@@ -237,7 +237,9 @@ class OnnxRunner:
         self._slots = {name: self._view(split.values[name], offset) for name, offset in self._layout.offset_of.items()}
         self._constant = self._unplaced()
         for k in range(len(self.devices)):
-            self._workers.append(WorkerProcess(self._device(k), self._job(k), self._shared.fd))
+            self._workers.append(WorkerProcess(self._device(k), self._shared.fd))
+        for k, worker in enumerate(self._workers):  # all are starting while the jobs are made
+            worker.send(self._job(k))
         until = time.monotonic() + self.start_timeout_s
         for worker in self._workers:
             worker.await_ready(until)
