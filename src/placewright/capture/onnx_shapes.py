@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ _LOG = logging.getLogger(__name__)
 SMALL_ELEMENTS = 1024
 """Only tensors up to this many elements are folded: shapes and indices are smaller, weights are larger."""
 
+LARGEST_VALUE_BYTES = 2**50
+"""A single tensor above 1 PiB is a corrupt shape."""
+
 _FOLDED_TEXT = """
 Abs Add And Cast Ceil Concat ConstantOfShape CumSum Div Equal Expand Flatten Floor Gather GatherElements GatherND
 Greater GreaterOrEqual Identity Less LessOrEqual Max Min Mod Mul Neg NonZero Not Or Pow Range ReduceMax ReduceMin
@@ -44,7 +48,7 @@ def drop_weights(model: ModelProto) -> None:
     for tensor in list(model.graph.initializer) + [
         a.t for node in model.graph.node if node.op_type == "Constant" for a in node.attribute if a.HasField("t")
     ]:
-        if np.prod([float(d) for d in tensor.dims]) > SMALL_ELEMENTS:
+        if math.prod(tensor.dims) > SMALL_ELEMENTS:
             for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
                 tensor.ClearField(field)
 
@@ -94,12 +98,14 @@ def infer_values(
     needed = {name for k in order for name in reads(graph.node[k])} | {o.name for o in model.graph.output}
     values = {name: value for name, kind in kinds.items() if (value := value_of_type(kind)) is not None}
     values |= {t.name: value for t in model.graph.initializer if (value := value_of_tensor(t)) is not None}
+    completion = _Completion(model, kinds, values, stated, needed)
     if not needed <= values.keys():
-        _Completion(model, kinds, values, stated, needed).run(order)
+        completion.run(order)
     if not needed <= values.keys():
         _symbolic(model, values)
     reasons = [
         f"operator {names[k]!r} ({kind_of(model.graph.node[k])}): the shape of its output {name!r} can't be inferred"
+        + (f" ({completion.failures[name]})" if name in completion.failures else "")
         for k in order
         for name in writes(model.graph.node[k])
         if name in needed and name not in values and all(r in values for r in reads(model.graph.node[k]))
@@ -115,7 +121,18 @@ def infer_values(
             "constants first with onnxsim",
             what=f"ONNX graph {model.graph.name!r}",
         )
+    huge = [f"value {n!r} of shape {v.shape} takes {v.size_bytes} B" for n, v in values.items() if _is_huge(v)]
+    if huge:
+        raise InvalidInput(
+            f"{huge[0]}, above the limit of {LARGEST_VALUE_BYTES} B; correct the shapes or give smaller sizes by "
+            "dim_overrides",
+            what=f"ONNX graph {model.graph.name!r}",
+        )
     return values
+
+
+def _is_huge(value: Value) -> bool:
+    return value.size_bytes > LARGEST_VALUE_BYTES
 
 
 class _Completion:
@@ -132,6 +149,7 @@ class _Completion:
         self.model, self.kinds, self.values, self.stated, self.needed = model, kinds, values, stated, needed
         self.versions = {o.domain or "ai.onnx": o.version for o in model.opset_import}
         self.data: dict[str, npt.NDArray[Any]] = {}
+        self.failures: dict[str, str] = {}
         for tensor in model.graph.initializer:
             self._keep(tensor.name, tensor)
 
@@ -148,7 +166,7 @@ class _Completion:
                 self._fold(node)
 
     def _keep(self, name: str, tensor: TensorProto) -> None:
-        if external_location(tensor) is None and np.prod([float(d) for d in tensor.dims]) <= SMALL_ELEMENTS:
+        if external_location(tensor) is None and math.prod(tensor.dims) <= SMALL_ELEMENTS:
             try:
                 self.data[name] = onnx_module().numpy_helper.to_array(tensor)
             except Exception as failure:  # contents that don't fit the shape, in whichever way
@@ -170,7 +188,7 @@ class _Completion:
                 ir_version=self.model.ir_version,
             )
         except Exception as failure:  # no schema, an unknown input, or a shape that breaks the operator's rules
-            _LOG.debug("operator %r (%s): %s", node.name, node.op_type, _one_line(failure))
+            self.failures |= dict.fromkeys(writes(node), _one_line(failure))
             return
         for name, kind in outputs.items():
             self._know(name, kind)
@@ -277,4 +295,4 @@ def _symbolic(model: ModelProto, values: dict[str, Value]) -> None:
 
 
 def _one_line(failure: Exception) -> str:
-    return " ".join(str(failure).split())[:300]
+    return " ".join(str(failure).split())[:200]
