@@ -26,7 +26,9 @@ __all__ = [
     "MakespanDocument",
     "ObjectiveDocument",
     "ProblemDocument",
+    "cluster_document",
     "objective_document",
+    "rows",
     "to_document",
     "to_problem",
 ]
@@ -170,15 +172,19 @@ def to_document(problem: Problem) -> ProblemDocument:
             graph.name,
             SourceDocument(source.format, source.location, source.sha256) if source else None,
         ),
-        cluster=ClusterDocument(
-            [_device_document(d) for d in cluster.devices], [_link_document(k) for k in cluster.links], cluster.name
-        ),
-        processing_s=_rows(times.processing_s),
-        transfer_s=None if times.transfer_s is None else _rows(times.transfer_s),
+        cluster=cluster_document(cluster),
+        processing_s=rows(times.processing_s),
+        transfer_s=None if times.transfer_s is None else rows(times.transfer_s),
         times_source=times.source,
         objective=objective_document(problem.objective),
         wishes=[WishDocument(w.pattern, w.device, w.forbid) for w in problem.wishes],
     )
+
+
+def cluster_document(cluster: Cluster) -> ClusterDocument:
+    """Make the document of a cluster."""
+    devices, links = map(_device_document, cluster.devices), map(_link_document, cluster.links)
+    return ClusterDocument(list(devices), list(links), cluster.name)
 
 
 def objective_document(objective: Objective) -> ObjectiveDocument:
@@ -196,38 +202,26 @@ def _defaults(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
     return {f.name: f.default if f.default is not msgspec.NODEFAULT else {} for f in fields if not f.required}
 
 
-_OPERATOR, _TENSOR = _defaults(OperatorDocument), _defaults(TensorDocument)
 _DEVICE, _LINK = _defaults(DeviceDocument), _defaults(LinkDocument)
 
 
 def _operator_document(v: Operator) -> OperatorDocument:
-    return _lean(
-        OperatorDocument,
-        _OPERATOR,
-        name=v.name,
-        kind=v.kind,
-        flops=int(v.flops),
-        traffic_bytes=int(v.traffic_bytes),
-        weight_bytes=int(v.weight_bytes),
-        kv_cache_bytes=int(v.kv_cache_bytes),
-        dtype=v.dtype,
-        signature=v.signature,
-        parts=tuple(v.parts),
+    return OperatorDocument(
+        v.name,
+        v.kind,
+        int(v.flops),
+        int(v.traffic_bytes),
+        int(v.weight_bytes),
+        int(v.kv_cache_bytes),
+        "fp32" if v.dtype == "fp32" else v.dtype,  # the default itself, which is what is left out
+        v.signature,
+        tuple(v.parts),
     )
 
 
 def _tensor_document(u: Tensor) -> TensorDocument:
-    return _lean(
-        TensorDocument,
-        _TENSOR,
-        name=u.name,
-        producer=int(u.producer),
-        readers=tuple(map(int, u.readers)),
-        size_bytes=int(u.size_bytes),
-        shape=tuple(map(int, u.shape)),
-        dtype=u.dtype,
-        output=bool(u.output),
-    )
+    readers, shape = tuple(map(int, u.readers)), tuple(map(int, u.shape))
+    return TensorDocument(u.name, int(u.producer), readers, int(u.size_bytes), shape, u.dtype, bool(u.output))
 
 
 def _device_document(d: Device) -> DeviceDocument:
@@ -268,14 +262,14 @@ def _positive(figure: float) -> float:
     return float(figure) + 0.0
 
 
-def _rows(times: npt.NDArray[np.float64]) -> Any:
-    """Nested lists with ``None`` for ``inf``, and no negative zero."""
-    rows = times + 0.0
-    absent = np.isinf(rows)
+def rows(times: npt.NDArray[np.float64]) -> Any:
+    """Make nested lists of an array of times, with ``None`` for ``inf``, and with one zero only."""
+    table = times + 0.0
+    absent = np.isinf(table)
     if absent.any():
-        rows = rows.astype(object)
-        rows[absent] = None
-    return rows.tolist()
+        table = table.astype(object)
+        table[absent] = None
+    return table.tolist()
 
 
 def to_problem(document: ProblemDocument, what: str = "problem") -> Problem:

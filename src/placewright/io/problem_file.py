@@ -10,7 +10,14 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from placewright.errors import InvalidInput
-from placewright.io.problem_document import ProblemDocument, to_document, to_problem
+from placewright.io.problem_document import (
+    ProblemDocument,
+    cluster_document,
+    objective_document,
+    rows,
+    to_document,
+    to_problem,
+)
 from placewright.io.reading import decode_json, encode_lines, read_bounded, translated, write_atomic
 from placewright.problem import Problem
 
@@ -107,18 +114,19 @@ def problem_hash(problem: Problem) -> str:
 
 def problem_content(problem: Problem) -> dict[str, Any]:
     """Make the part of a problem that is hashed, as plain values."""
-    document = to_document(problem)
-    graph, cluster = document.graph, document.cluster
+    graph, times, cluster = problem.graph, problem.times, cluster_document(problem.cluster)
     return {
-        "operators": [[v.name, v.weight_bytes, v.kv_cache_bytes, v.parts] for v in graph.operators],
-        "tensors": [[u.name, u.producer, u.readers, u.size_bytes, u.output] for u in graph.tensors],
+        "operators": [[v.name, int(v.weight_bytes), int(v.kv_cache_bytes), v.parts] for v in graph.operators],
+        "tensors": [
+            [u.name, int(u.producer), [*map(int, u.readers)], int(u.size_bytes), bool(u.output)] for u in graph.tensors
+        ],
         "colocation": graph.colocation,
         "devices": [[d.name, d.host, d.memory_bytes, d.reserve_bytes, d.cut_overhead_s] for d in cluster.devices],
         "links": [
             [k.link_class, k.between, k.latency_s, k.bandwidth_bytes_per_s, k.channel, k.one_way] for k in cluster.links
         ],
-        "processing_s": document.processing_s,
-        "transfer_s": document.transfer_s,
-        "objective": msgspec.to_builtins(document.objective),
-        "wishes": [[w.pattern, w.device, w.forbid] for w in document.wishes],
+        "processing_s": rows(times.processing_s),
+        "transfer_s": None if times.transfer_s is None else rows(times.transfer_s),
+        "objective": msgspec.to_builtins(objective_document(problem.objective)),
+        "wishes": [[w.pattern, w.device, w.forbid] for w in problem.wishes],
     }
