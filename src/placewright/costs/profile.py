@@ -1,0 +1,444 @@
+"""Measure the processing times of a network's operators on the devices that this machine offers."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from placewright import host
+from placewright.cluster import Cluster, Device
+from placewright.costs.cache import TimesCache, default_folder, key_of
+from placewright.costs.roofline import effective_peak, roofline
+from placewright.costs.tasks import Answer, Setup, Task
+from placewright.costs.worker_process import MeasuringProcess
+from placewright.errors import ExecutionError, InvalidInput
+from placewright.graph import OperatorGraph
+from placewright.problem import Times
+
+__all__ = ["Fallback", "ProfileReport", "profile"]
+
+METHOD = 1
+"""Counts up when the way of measuring changes: what older versions measured is not used."""
+
+OPERATOR_TIMEOUT_S = 60.0
+WHOLE_TIMEOUT_S = 300.0
+MOST_EVICTED_BYTES = 64 << 20
+"""More than the last-level cache that one core can fill on the machines of today."""
+
+WHOLE_ROUNDS = 3
+"""The whole network is timed before, amid and after its operators, so that a machine that changes pace is noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """An operator that could not be measured on a device, and why. Its time is the roofline's, scaled."""
+
+    device: str
+    operator: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileReport:
+    """Processing times and how they were had.
+
+    Attributes
+    ----------
+    times : Times
+        ``source`` is ``profiled``, ``profiled+roofline`` (some devices are not reachable here) or ``roofline``.
+    devices : tuple of str
+        Devices that were measured.
+    distinct : int
+        Distinct operators of the graph.
+    measured, cache_hits : int
+        Measurements that were made now, and that were found in the cache; of operators and whole networks.
+    operator_sum_s : mapping of device to seconds
+        Sum of the operators' times as they were measured, each by itself.
+    whole_s : mapping of device to seconds
+        The network run as one; without the devices where that failed.
+    cut_overhead_s : mapping of device to seconds
+        For :attr:`placewright.Device.cut_overhead_s`: what either side of a cut pays. Half of what the network costs
+        more in pieces than as a whole, per cut (another call, and a conversion of layout at its ends), and no less
+        than half an empty call.
+    fallbacks : tuple of Fallback
+    notes : tuple of str
+        What else could not be measured, and why.
+    """
+
+    times: Times
+    devices: tuple[str, ...]
+    distinct: int
+    measured: int
+    cache_hits: int
+    operator_sum_s: Mapping[str, float]
+    whole_s: Mapping[str, float]
+    cut_overhead_s: Mapping[str, float]
+    fallbacks: tuple[Fallback, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sum_over_whole(self) -> Mapping[str, float]:
+        """For each measured device: the operators' sum over the whole network; 1 where operators tell all."""
+        return {d: self.operator_sum_s[d] / w for d, w in self.whole_s.items() if w > 0}
+
+    def cluster(self, cluster: Cluster) -> Cluster:
+        """Return ``cluster`` with the cut overheads that were measured, where a device states none itself."""
+        devices = [
+            replace(d, cut_overhead_s=self.cut_overhead_s[d.name])
+            if d.name in self.cut_overhead_s and d.cut_overhead_s == 0
+            else d
+            for d in cluster.devices
+        ]
+        return Cluster(devices, cluster.links, cluster.name)
+
+
+class Network(Protocol):
+    """A network that a back-end can measure."""
+
+    def prepare(self, ask: Callable[[Task], Answer]) -> None:
+        """Ask for what units need to know."""
+
+    def unit(self, operator: int, evict_bytes: int) -> Task:
+        """Make the task of one operator."""
+        ...
+
+    def whole(self) -> Task:
+        """Make the task of the network."""
+        ...
+
+    def pieces(self) -> tuple[Task, int] | None:
+        """Make the task of the network in pieces, and count its cuts."""
+        ...
+
+
+def profile(
+    model: str | Path,
+    graph: OperatorGraph,
+    cluster: Cluster,
+    *,
+    cache: Path | Literal["default"] | None = "default",
+    on_progress: Callable[[str], None] | None = None,
+    device_names: Collection[str] | None = None,
+    reconcile: bool = True,
+) -> ProfileReport:
+    """Measure what can be measured here, and cost the rest by the roofline.
+
+    A device is measured when it is a ``cpu`` with ``cores`` that this process may use. Each distinct operator (by
+    signature) runs alone in a process of its own that is pinned to those cores; devices with as many cores and threads
+    share the result. A fused operator is one unit. ``cpu_share`` divides the times.
+
+    Parameters
+    ----------
+    model : str or Path
+        What ``graph`` was captured from, as :func:`placewright.capture.capture` takes it.
+    graph : OperatorGraph
+    cluster : Cluster
+    cache : Path, None or "default"
+        Folder of the times that are kept by content; ``None``: no cache; by default ``PLACEWRIGHT_CACHE``, or the
+        user's cache folder.
+    on_progress : callable, optional
+        Told what is being measured, a line at a time.
+    device_names : collection of str, optional
+        Measure only these.
+    reconcile : bool
+        Scale a device's times so that they sum up to the whole network's time on it: what operators miss (or double)
+        when they are measured one by one is then spread over all of them.
+
+    Returns
+    -------
+    ProfileReport
+
+    Raises
+    ------
+    InvalidInput
+        If the model and the graph don't match, or a device that is not reachable lacks figures for the roofline.
+    ExecutionError
+        If no operator at all could be measured on a device that is reachable.
+
+    Notes
+    -----
+    An operator that can't be measured is costed by the roofline times the median ratio of measured to roofline time
+    over the operators that were measured on the same device. Each is listed in ``fallbacks``.
+    """
+    reachable = _reachable(cluster, device_names)
+    costed = [i for i in range(len(cluster)) if i not in reachable]
+    processing = np.empty((len(graph), len(cluster)))
+    if costed:
+        apart = Cluster([cluster.devices[i] for i in costed], name=cluster.name)
+        processing[:, costed] = roofline(graph, apart).processing_s
+    run = _Run(model, graph, cluster, TimesCache(default_folder() if cache == "default" else cache), on_progress)
+    run.measure(reachable)
+    for i in reachable:
+        device = cluster.devices[i]
+        column = run.columns[_configuration(device)] / device.cpu_share
+        total = float(column.sum())
+        run.operator_sum_s[device.name] = total
+        whole = run.wholes.get(_configuration(device), 0.0) / device.cpu_share
+        if whole > 0:
+            run.whole_s[device.name] = whole
+        processing[:, i] = column * (whole / total if reconcile and whole > 0 and total > 0 else 1.0)
+        run.cut_overhead_s[device.name] = run.cuts[_configuration(device)] / device.cpu_share
+    source = "profiled" if not costed else "profiled+roofline" if reachable else "roofline"
+    return ProfileReport(
+        Times(processing, source=source),
+        tuple(cluster.devices[i].name for i in reachable),
+        len(set(run.signatures)),
+        run.measured,
+        run.hits,
+        MappingProxyType(run.operator_sum_s),
+        MappingProxyType(run.whole_s),
+        MappingProxyType(run.cut_overhead_s),
+        tuple(run.fallbacks),
+        tuple(run.notes),
+    )
+
+
+def _reachable(cluster: Cluster, device_names: Collection[str] | None) -> list[int]:
+    unknown = sorted(set(device_names or ()) - cluster.index.keys())
+    if unknown:
+        known = ", ".join(cluster.index)
+        raise InvalidInput([f"there is no device {name!r} to profile; there are: {known}" for name in unknown])
+    here = set(host.available_cores())
+    return [
+        i
+        for i, d in enumerate(cluster.devices)
+        if d.kind == "cpu" and d.cores and here.issuperset(d.cores)
+        if device_names is None or d.name in device_names
+    ]
+
+
+Configuration = tuple[int, int, str]
+
+
+def _configuration(device: Device) -> Configuration:
+    """Say what a device's times depend on: devices that agree in it are measured once."""
+    speeds = sorted(_core_speed(c) for c in device.cores)
+    return len(device.cores), device.threads or len(device.cores), ",".join(speeds)
+
+
+def _core_speed(core: int) -> str:
+    """Highest clock of a core in kHz, so that fast and slow cores are told apart; empty where it is not known."""
+    try:
+        return Path(f"/sys/devices/system/cpu/cpu{core}/cpufreq/cpuinfo_max_freq").read_text().strip()
+    except OSError:
+        return ""
+
+
+class _Run:
+    """One profile while it is being made."""
+
+    def __init__(
+        self,
+        model: str | Path,
+        graph: OperatorGraph,
+        cluster: Cluster,
+        cache: TimesCache,
+        on_progress: Callable[[str], None] | None,
+    ) -> None:
+        self.model, self.graph, self.cluster, self.cache, self.on_progress = model, graph, cluster, cache, on_progress
+        self.signatures = [v.signature or f"operator {k}" for k, v in enumerate(graph.operators)]
+        self.first: dict[str, int] = {}
+        for k, signature in enumerate(self.signatures):
+            self.first.setdefault(signature, k)
+        touched = sum(v.weight_bytes for v in graph.operators) + sum(t.size_bytes for t in graph.tensors)
+        # A power of two, so that operators of networks of about the same size share their times.
+        self.evict_bytes = min(MOST_EVICTED_BYTES, 2 ** math.ceil(math.log2(max(touched, 2**16))))
+        self.columns: dict[Configuration, npt.NDArray[np.float64]] = {}
+        self.wholes: dict[Configuration, float] = {}
+        self.cuts: dict[Configuration, float] = {}
+        self.operator_sum_s: dict[str, float] = {}
+        self.whole_s: dict[str, float] = {}
+        self.cut_overhead_s: dict[str, float] = {}
+        self.fallbacks: list[Fallback] = []
+        self.notes: list[str] = []
+        self.measured = self.hits = 0
+        self._network: Network | None = None
+
+    def measure(self, reachable: list[int]) -> None:
+        """Fill the tables for each configuration."""
+        by_configuration: dict[Configuration, Device] = {}
+        for i in reachable:
+            by_configuration.setdefault(_configuration(self.cluster.devices[i]), self.cluster.devices[i])
+        for configuration, device in by_configuration.items():
+            _Device(self, device, configuration).measure()
+
+    @property
+    def network(self) -> Network:
+        """The back-end's view of the network, made when the first measurement needs it."""
+        if self._network is None:
+            self._network = _network(self.model, self.graph)
+        return self._network
+
+
+class _Device:
+    """One configuration while it is being measured."""
+
+    def __init__(self, run: _Run, device: Device, configuration: Configuration) -> None:
+        self.run, self.device, self.configuration = run, device, configuration
+        self.keys = {s: self._key(s) for s in run.first}
+        digest = key_of({"signatures": run.signatures, "tensors": [(t.producer, t.readers) for t in run.graph.tensors]})
+        self.whole_key = self._key(f"whole {digest}")
+        self.cut_key = self._key(f"cut {digest}")
+
+    def _key(self, signature: str) -> str:
+        cores, threads, speeds = self.configuration
+        own = (
+            ""
+            if not signature.startswith("operator ")
+            else key_of({"graph": [v.name for v in self.run.graph.operators]})
+        )
+        return key_of(
+            {
+                "method": METHOD,
+                "signature": signature,
+                "graph": own,
+                "backend": _backend_version(self.run.model),
+                "cpu": host.cpu_name(),
+                "cores": cores,
+                "threads": threads,
+                "speeds": speeds,
+                "clock": "thread" if threads == 1 else "wall",
+                "evict": self.run.evict_bytes,
+            }
+        )
+
+    def measure(self) -> None:
+        run, cache = self.run, self.run.cache
+        missing = [s for s in run.first if cache.get(self.keys[s]) is None]
+        run.hits += len(run.first) - len(missing)
+        whole, cut = cache.get(self.whole_key), cache.get(self.cut_key)
+        run.hits += (whole is not None) + (cut is not None)
+        reasons: dict[str, str] = {}
+        if missing or whole is None or cut is None:
+            with MeasuringProcess(Setup(self.device.name, self.device.cores, self.configuration[1])) as process:
+                whole, cut, reasons = self._ask_all(process, missing, whole, cut)
+        run.columns[self.configuration] = self._column(reasons)
+        if whole is not None:
+            run.wholes[self.configuration] = whole
+        run.cuts[self.configuration] = cut or 0.0
+
+    def _ask_all(
+        self, process: MeasuringProcess, missing: list[str], whole: float | None, cut: float | None
+    ) -> tuple[float | None, float | None, dict[str, str]]:
+        run = self.run
+        network = run.network
+        total = len(missing) + 2
+        self._tell("preparing", 0, total)
+        network.prepare(lambda task: process.ask(task, timeout_s=WHOLE_TIMEOUT_S))
+        rounds = [k * len(missing) // (WHOLE_ROUNDS - 1) for k in range(WHOLE_ROUNDS)] if whole is None else []
+        wholes: list[float] = []
+        failure = ""
+        reasons: dict[str, str] = {}
+        call_s = 0.0
+        for k in range(len(missing) + 1):
+            while rounds and rounds[0] == k:
+                rounds.pop(0)
+                if not failure:
+                    self._tell("the whole network", k, total)
+                    answer = process.ask(network.whole(), timeout_s=WHOLE_TIMEOUT_S)
+                    failure, call_s = answer.error, max(call_s, answer.call_s)
+                    wholes += [answer.seconds] if not answer.error else []
+            if k == len(missing):
+                break
+            signature = missing[k]
+            operator = run.first[signature]
+            self._tell(run.graph.operators[operator].name, k, total)
+            try:
+                answer = process.ask(network.unit(operator, run.evict_bytes), timeout_s=OPERATOR_TIMEOUT_S)
+            except InvalidInput as error:
+                answer = Answer(error=str(error))
+            if answer.error:
+                reasons[signature] = answer.error
+            else:
+                run.measured += 1
+                call_s = max(call_s, answer.call_s)
+                run.cache.put(self.keys[signature], answer.seconds)
+        if wholes:
+            run.measured += 1
+            whole = statistics.median(wholes)
+            run.cache.put(self.whole_key, whole)
+        if failure:
+            run.notes.append(f"the whole network could not be measured on {self.device.name!r}: {failure}")
+        if cut is None:
+            self._tell("the network in pieces", total - 1, total)
+            cut = self._cut(process, network, call_s)
+        self._tell("", total, total)
+        return whole, cut, reasons
+
+    def _cut(self, process: MeasuringProcess, network: Network, call_s: float) -> float:
+        least = call_s / 2
+        made = network.pieces()
+        if made is None:
+            self.run.notes.append(f"what a cut costs on {self.device.name!r} is taken as an empty call")
+            return least
+        task, cuts = made
+        answer = process.ask(task, timeout_s=WHOLE_TIMEOUT_S)
+        if answer.error:
+            self.run.notes.append(
+                f"what a cut costs on {self.device.name!r} is taken as an empty call, since the network in pieces "
+                f"could not be measured: {answer.error}"
+            )
+            return least
+        self.run.measured += 1
+        overhead = max(least, answer.seconds / cuts / 2)
+        self.run.cache.put(self.cut_key, overhead)
+        return overhead
+
+    def _column(self, reasons: Mapping[str, str]) -> npt.NDArray[np.float64]:
+        run = self.run
+        times = {s: t for s in run.first if (t := run.cache.get(self.keys[s])) is not None}
+        column = np.array([times.get(s, np.nan) for s in run.signatures])
+        failed = np.isnan(column)
+        if failed.all():
+            reason = next(iter(reasons.values()), "unknown")
+            raise ExecutionError(f"no operator could be measured on device {self.device.name!r}: {reason}")
+        if failed.any():
+            guess = roofline(run.graph, Cluster([_costable(self.device)])).processing_s[:, 0]
+            known = ~failed & (guess > 0)
+            column[failed] = guess[failed] * float(np.median(column[known] / guess[known]))
+            run.fallbacks += [
+                Fallback(self.device.name, run.graph.operators[v].name, reasons[run.signatures[v]])
+                for v in np.flatnonzero(failed).tolist()
+            ]
+        return column
+
+    def _tell(self, name: str, done: int, total: int) -> None:
+        if self.run.on_progress is not None:
+            self.run.on_progress(f"profiling on {self.device.name}: {done} of {total} {name}".rstrip())
+
+
+def _costable(device: Device) -> Device:
+    """Give a device peaks if it has none: only their ratio matters where the roofline is scaled, here 8 FLOP a byte."""
+    if effective_peak(device, "fp32") > 0 and device.memory_bandwidth_bytes_per_s > 0:
+        return replace(device, cpu_share=1.0)
+    return replace(device, flops_per_s={"fp32": 80e9}, memory_bandwidth_bytes_per_s=10e9, cpu_share=1.0)
+
+
+def _network(model: str | Path, graph: OperatorGraph) -> Network:
+    if str(model).lower().endswith(".onnx"):
+        from placewright.costs.profile_onnx import OnnxNetwork
+
+        return OnnxNetwork(model, graph)
+    from placewright.costs.profile_torch import TorchNetwork
+
+    return TorchNetwork(model, graph)
+
+
+def _backend_version(model: str | Path) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    package = "onnxruntime" if str(model).lower().endswith(".onnx") else "torch"
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        from placewright.errors import MissingExtra
+
+        raise MissingExtra(package, "onnx" if package == "onnxruntime" else "torch", "profiling") from None

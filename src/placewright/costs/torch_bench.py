@@ -1,0 +1,109 @@
+"""Measuring torch operators on the CPU, in the worker process."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from placewright.costs.tasks import Answer, Input, Task, TorchUnit
+from placewright.costs.timing import measure
+
+__all__ = ["TorchBench"]
+
+WHOLE_S = 1.0
+"""Seconds that runs of a whole network are timed for."""
+
+
+class TorchBench:
+    """Torch with so many threads; what an empty call costs is subtracted, caches are prepared as for ONNX Runtime."""
+
+    def __init__(self, threads: int) -> None:
+        torch.set_num_threads(threads)
+        self.threads = threads
+        self._random = torch.Generator().manual_seed(0)
+        self._filler = torch.zeros(0, dtype=torch.int64)
+        self._empty = _compiled(TorchUnit((Input("x", "float32", (1,)),), ()))
+        self._one = torch.zeros(1)
+        self._call_s: dict[int, float] = {}
+        self.call_s = measure(lambda: self._empty(self._one), threads=threads).seconds
+
+    def answer(self, task: Task) -> Answer:
+        """Do a task."""
+        if not isinstance(task, TorchUnit):
+            raise TypeError(f"{type(task).__name__} is no task for torch")
+        with torch.inference_mode():
+            function = _compiled(task)
+            tensors = [self._tensor(i) for i in task.inputs]
+            warm = [t for t, i in zip(tensors, task.inputs, strict=True) if i.warm and t.dtype != torch.bool]
+            if task.whole:
+                sample = measure(lambda: function(*tensors), threads=self.threads, enough_s=WHOLE_S)
+                return Answer(max(0.0, sample.seconds - self.call_s), self.call_s, sample.runs)
+            before = self._before(warm, task.evict_bytes)
+            sample = measure(lambda: function(*tensors), threads=self.threads, before=before)
+            if task.evict_bytes not in self._call_s:
+                before = self._before([self._one], task.evict_bytes)
+                empty = measure(lambda: self._empty(self._one), threads=self.threads, before=before)
+                self._call_s[task.evict_bytes] = empty.seconds
+            return Answer(max(0.0, sample.seconds - self._call_s[task.evict_bytes]), self.call_s, sample.runs)
+
+    def _before(self, warm: list[torch.Tensor], evict_bytes: int) -> Callable[[], None]:
+        if self._filler.numel() * 8 < evict_bytes:
+            self._filler = torch.zeros(evict_bytes // 8, dtype=torch.int64)
+        filler = self._filler[: evict_bytes // 8]
+
+        def before() -> None:
+            filler.sum()
+            self._empty(self._one)
+            for tensor in warm:
+                tensor.sum()
+
+        return before
+
+    def _tensor(self, given: Input) -> torch.Tensor:
+        dtype: torch.dtype = getattr(torch, given.dtype)
+        extent = 1 + sum((n - 1) * s for n, s in zip(given.shape, given.strides, strict=True))
+        count = extent if all(given.shape) else 0
+        if dtype.is_floating_point or dtype.is_complex:
+            flat = torch.rand(count, generator=self._random).to(dtype)
+        else:
+            flat = torch.randint(0, max(1, given.below), (count,), generator=self._random).to(dtype)
+        return flat.as_strided(given.shape, given.strides)
+
+
+def _compiled(task: TorchUnit) -> Callable[..., object]:
+    """Python function that makes the calls, as fx writes it: as little around them as in an exported module."""
+    graph = Graph()
+    nodes: dict[str, Node] = {i.name: graph.placeholder(f"x{k}") for k, i in enumerate(task.inputs)}
+    last: Node | None = next(iter(nodes.values()), None)
+    for name, overload, arguments, keywords, result, taken in task.calls:
+        args = tuple(_decoded(a, nodes) for a in arguments)
+        kwargs = {key: _decoded(a, nodes) for key, a in keywords.items()}
+        last = nodes[result] = graph.call_function(_operator(name, overload), args, kwargs)
+        for part, index in taken:
+            nodes[part] = graph.call_function(operator.getitem, (nodes[result], index))
+    graph.output(last)
+    return GraphModule(torch.nn.Module(), graph)
+
+
+def _operator(name: str, overload: str) -> Callable[..., object]:
+    """``aten::add`` and ``Tensor`` as torch holds them."""
+    namespace, _, rest = name.partition("::")
+    found: Callable[..., object] = getattr(getattr(getattr(torch.ops, namespace), rest), overload)
+    return found
+
+
+def _decoded(argument: Any, nodes: Mapping[str, Node]) -> Any:
+    if not isinstance(argument, list | tuple):
+        return argument
+    tag, content = argument
+    if tag == "list":
+        return [_decoded(a, nodes) for a in content]
+    if tag == "tensor":
+        return nodes[content]
+    if tag == "device":
+        return torch.device(content)
+    return getattr(torch, content)
