@@ -32,7 +32,8 @@ from placewright.result import Result, Status
 
 if TYPE_CHECKING:
     from placewright.capture import capture
-    from placewright.costs import profile, roofline
+    from placewright.costs.profile import profile
+    from placewright.costs.roofline import roofline
     from placewright.evaluate import evaluate
     from placewright.io import read_cluster, read_plan, read_problem, write_cluster, write_plan, write_problem
     from placewright.solve import solve

@@ -327,48 +327,18 @@ def _merge_classes(classes: list[tuple[int, ...]], n: int) -> tuple[tuple[int, .
 
 
 def _topological_order(operators: Sequence[Operator], tensors: Sequence[Tensor], name: str) -> list[int]:
-    """Kahn's algorithm; among the ready operators the one given first comes first."""
-    import heapq
+    """Of all topological orders the one nearest to the order given."""
+    import rustworkx
 
-    n = len(operators)
-    following: list[set[int]] = [set() for _ in range(n)]
-    for t in tensors:
-        following[t.producer].update(t.readers)
-    waiting = [0] * n
-    for row in following:
-        for v in row:
-            waiting[v] += 1
-    ready = [v for v in range(n) if waiting[v] == 0]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        v = heapq.heappop(ready)
-        order.append(v)
-        for w in sorted(following[v]):
-            waiting[w] -= 1
-            if waiting[w] == 0:
-                heapq.heappush(ready, w)
-    if len(order) < n:
-        cycle = _find_cycle(following, {v for v in range(n) if waiting[v] > 0})
-        shown = " -> ".join(repr(operators[v].name) for v in cycle[:8]) + (" -> ..." if len(cycle) > 8 else "")
-        raise InvalidInput(
-            f"the operators form a cycle: {shown}; a placement needs an acyclic graph, so remove one of these tensors",
-            what=f"graph {name!r}" if name else "graph",
-        )
-    return order
-
-
-def _find_cycle(following: list[set[int]], left: set[int]) -> list[int]:
-    preceding: dict[int, int] = {}
-    for v in sorted(left):
-        for w in following[v] & left:
-            preceding.setdefault(w, v)
-    v = min(left)
-    path: list[int] = []
-    seen: dict[int, int] = {}
-    while v not in seen:
-        seen[v] = len(path)
-        path.append(v)
-        v = preceding[v]
-    cycle = path[seen[v] :][::-1]
-    return [*cycle, cycle[0]]
+    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
+    graph.add_nodes_from(range(len(operators)))
+    graph.add_edges_from_no_data([(t.producer, v) for t in tensors for v in t.readers])
+    try:
+        return list(rustworkx.lexicographical_topological_sort(graph, key=lambda v: f"{v:012d}"))
+    except rustworkx.DAGHasCycle:
+        cycle = [a for a, _ in rustworkx.digraph_find_cycle(graph)]
+    shown = " -> ".join(repr(operators[v].name) for v in [*cycle, cycle[0]][:8]) + (" -> ..." if len(cycle) > 7 else "")
+    raise InvalidInput(
+        f"the operators form a cycle: {shown}; a placement needs an acyclic graph, so remove one of these tensors",
+        what=f"graph {name!r}" if name else "graph",
+    )

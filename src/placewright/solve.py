@@ -52,7 +52,8 @@ def solve(
     ----------
     problem : Problem
     solver : str
-        ``auto``, or a name in ``placewright solvers``. A single solver runs with its own start, beside the bounds.
+        ``auto``, or a name in ``placewright solvers``. A single one runs beside the bounds; those that improve on a
+        plan start from the best constructive one.
     budget : float or Budget
         Seconds of wall clock, compiling of the kernels (once per installation) not counted. Ctrl-C ends the search
         early and returns the best plan so far.
@@ -94,7 +95,8 @@ def solve(
             why_not = SOLVERS[solver].supports(problem)
             if why_not is not None:
                 raise InvalidInput(f"solver {solver!r} can't take this problem: {why_not}")
-            best = best.merge(_run(SOLVERS[solver].algorithm, problem, None, clock, seed, on_progress))
+            start = None if solver in CONSTRUCTIVE else _constructed(problem, clock, seed).plan
+            best = best.merge(_run(SOLVERS[solver].algorithm, problem, start, clock, seed, on_progress))
     best = replace(best, runtime_s=clock.elapsed_s, interrupted=clock.cancelled.is_set())
     return _checked(problem, best, seed)
 
@@ -109,7 +111,7 @@ def _bounded(problem: Problem, clock: Budget, seed: int) -> Result:
 
 
 def _auto(problem: Problem, best: Result, clock: Budget, seed: int, on_progress: OnProgress) -> Result:
-    """Constructive heuristics, then annealing, then proof or more annealing, until the gap is closed."""
+    """Run constructive heuristics, then annealing, then proof or more annealing, until the gap is closed."""
 
     def report(result: Result, name: str) -> None:
         on_progress(Progress(name, result.value_s, result.lower_bound_s, clock.elapsed_s))
@@ -123,10 +125,8 @@ def _auto(problem: Problem, best: Result, clock: Budget, seed: int, on_progress:
             reported[:] = value, bound
             on_progress(replace(progress, value_s=value, lower_bound_s=bound, elapsed_s=clock.elapsed_s))
 
-    for name in CONSTRUCTIVE:
-        found = _run(SOLVERS[name].algorithm, problem, None, clock, seed, ignore)
-        best = best.merge(replace(found, alternatives={**found.alternatives, name: found.value_s}))
-        report(best, name)
+    best = best.merge(_constructed(problem, clock, seed))
+    report(best, best.solver)
     exact = SOLVERS["makespan-cp-sat"]
     provable = exact.supports(problem) is None and len(problem.graph) <= EXACT_UP_TO
     for share, algorithm in (
@@ -141,6 +141,16 @@ def _auto(problem: Problem, best: Result, clock: Budget, seed: int, on_progress:
             found = replace(found, alternatives={"annealing": found.value_s})
         best = best.merge(found)
         report(best, best.solver)
+    return best
+
+
+def _constructed(problem: Problem, clock: Budget, seed: int) -> Result:
+    """Return the best of the quick heuristics, the others among its alternatives."""
+    best = Result()
+    for name in CONSTRUCTIVE:
+        found = _run(SOLVERS[name].algorithm, problem, None, clock, seed, ignore)
+        named = {} if name == "single-device" else {name: found.value_s}
+        best = best.merge(replace(found, alternatives={**found.alternatives, **named}))
     return best
 
 

@@ -17,7 +17,7 @@ __all__ = ["warm_up"]
 
 @cache
 def warm_up() -> None:
-    """Call each kernel with the types that it is used with; compiled code comes from the disk cache when it is there."""
+    """Call each kernel with the types that it is used with; the disk cache saves compiling when it can."""
 
     def ints(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         return np.array(values, dtype=np.int32)

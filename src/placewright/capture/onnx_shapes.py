@@ -210,7 +210,7 @@ class _Completion:
         integer, element = onnx_module().TensorProto.INT64, self.kinds[node.input[0]].tensor_type.elem_type
         if node.op_type == "NonZero":
             return integer, [len(first.shape), first.elements]
-        if node.op_type == "NonMaxSuppression" and given[1] is not None and len(given[1].shape) == 3:
+        if node.op_type == "NonMaxSuppression" and len(given) > 1 and given[1] is not None and len(given[1].shape) == 3:
             limit = self.data.get(node.input[2]) if len(node.input) > 2 else None
             boxes = min(int(limit.flat[0]), first.shape[1]) if limit is not None and limit.size else first.shape[1]
             return integer, [given[1].shape[0] * given[1].shape[1] * boxes, 3]
@@ -233,15 +233,17 @@ class _Completion:
         """Compute a node's outputs when all inputs are at hand and the outputs are small."""
         onnx = onnx_module()
         outputs = [self.values.get(name) for name in writes(node)]
+        if not outputs or not (node.input or node.op_type == "Constant"):
+            return
         if any(o is not None and o.elements > SMALL_ELEMENTS for o in outputs):
             return
         if node.op_type == "Constant":
             for a in node.attribute:
                 if a.name == "value":
-                    self._keep(node.output[0], a.t)
+                    self._keep(writes(node)[0], a.t)
                 elif a.name in ("value_int", "value_ints", "value_float", "value_floats"):
                     dtype = np.int64 if a.name.startswith("value_int") else np.float32
-                    self.data[node.output[0]] = np.array(onnx.helper.get_attribute_value(a), dtype=dtype)
+                    self.data[writes(node)[0]] = np.array(onnx.helper.get_attribute_value(a), dtype=dtype)
             return
         if node.op_type in ("Shape", "Size"):
             given = self.values.get(node.input[0])
@@ -250,7 +252,7 @@ class _Completion:
             ends = {a.name: a.i for a in node.attribute}
             shape = given.shape[ends.get("start", 0) : ends.get("end", len(given.shape))]
             made = np.array(shape if node.op_type == "Shape" else given.elements, dtype=np.int64)
-            self.data[node.output[0]] = made
+            self.data[writes(node)[0]] = made
             return
         inputs = {name: self.data.get(name) for name in node.input if name}
         if any(v is None for v in inputs.values()) or (None in outputs and node.op_type != "NonZero"):

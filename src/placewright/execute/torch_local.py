@@ -34,12 +34,15 @@ class TorchRun:
         In the order in which they ran.
     transfers : tuple of (str, str, str)
         (tensor, source device, target device), each tensor at most once to a device.
+    runs_s : tuple of float
+        Wall seconds of each run of the parts and transfers, one after the other; without cutting and comparing.
     """
 
     outputs: tuple[Any, ...]
     max_relative_error: float
     submodules: tuple[SubModule, ...]
     transfers: tuple[tuple[str, str, str], ...]
+    runs_s: tuple[float, ...]
 
 
 def run_torch_local(
@@ -50,6 +53,7 @@ def run_torch_local(
     *,
     kwargs: Mapping[str, Any] | None = None,
     torch_devices: Mapping[str, str] | None = None,
+    runs: int = 1,
 ) -> TorchRun:
     """Run a placement of a network and compare it with the network unsplit.
 
@@ -69,6 +73,9 @@ def run_torch_local(
     plan : Plan
     torch_devices : mapping of device name to torch device
         Default ``cpu`` for all.
+    runs : int
+        How often the parts run, at least once. The outputs are those of the first run; state that the network writes
+        to moves on from run to run.
 
     Raises
     ------
@@ -98,11 +105,18 @@ def run_torch_local(
         held = held_by_devices(parts, device_of, devices)
         submodules = split(parts, device_of, devices, held)
         flat = _flat_inputs(program, args, given)
-        run = Run(parts, submodules, device_of, devices, dict(zip(parts.inputs, flat, strict=True)), held)
-        outputs = run.run(names)
+        inputs = dict(zip(parts.inputs, flat, strict=True))
+        first = Run(parts, submodules, device_of, devices, inputs, held)
+        outputs = first.run(names)
+        runs_s = [first.seconds]
+        for _ in range(1, runs):
+            again = Run(parts, submodules, device_of, devices, inputs, held)
+            again.run(names)
+            runs_s.append(again.seconds)
         reference = _reference(model, args, given)
     error = relative_error(outputs, reference)
-    return TorchRun(outputs, error, tuple(submodules), tuple((t, names[i], names[j]) for t, i, j in run.transfers))
+    transfers = tuple((tensor, names[i], names[j]) for tensor, i, j in first.transfers)
+    return TorchRun(outputs, error, tuple(submodules), transfers, tuple(runs_s))
 
 
 def relative_error(outputs: Sequence[Any], reference: Sequence[Any]) -> float:

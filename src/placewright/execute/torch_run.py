@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,16 +59,28 @@ def held_by_devices(
                         f"weight {weight.target!r} is on the meta device and has no values; load real weights first, "
                         "for example with module.load_state_dict(weights, assign=True)"
                     )
-                moved = weight.tensor.detach().to(device)
                 if parts.aliases.storage_of[node] in written:
-                    moved = by_storage.setdefault(weight.storage, moved.clone())
-                values[node] = moved
+                    values[node] = _own_copy(weight.tensor.detach(), weight.storage, by_storage, device)
+                else:
+                    values[node] = weight.tensor.detach().to(device)
             elif node.op == "get_attr":
                 values[node] = attribute(node, parts.owner)
             else:
                 values[node] = call(node, values, device)
         held.append({n.name: value for n, value in values.items()})
     return held
+
+
+def _own_copy(
+    tensor: torch.Tensor, key: object, copies: dict[object, torch.Tensor], device: torch.device
+) -> torch.Tensor:
+    """Copy a tensor together with all of its storage, so that weights which share it still do."""
+    if key not in copies:
+        storage = tensor.untyped_storage()
+        flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (len(storage),), (1,))
+        copies[key] = flat.to(device, copy=True)
+    empty = torch.empty(0, dtype=tensor.dtype, device=device)
+    return empty.set_(copies[key].untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 class Run:
@@ -77,6 +90,8 @@ class Run:
     ----------
     transfers : list of (str, int, int)
         (tensor, source, target) in the order in which they travelled.
+    seconds : float
+        Wall time of :meth:`run`.
     """
 
     def __init__(
@@ -88,17 +103,13 @@ class Run:
         inputs: dict[str, Any],
         held: Sequence[dict[str, Any]],
     ) -> None:
-        self._parts, self._submodules, self._devices, self._inputs, self._held = (
-            parts,
-            submodules,
-            devices,
-            inputs,
-            held,
-        )
+        self._parts, self._submodules, self._devices = parts, submodules, devices
+        self._inputs, self._held = inputs, held
         self._home = {
             r.name: device_of[k] for k, v in enumerate(parts.operators) for r in dict.fromkeys((v.node, *v.results))
         }
         self._at: dict[tuple[str, int], Any] = {}
+        self.seconds = 0.0
         self.transfers: list[tuple[str, int, int]] = []
         values: dict[Node, Any] = {}
         self._free: dict[str, Any] = {}
@@ -111,6 +122,7 @@ class Run:
 
     def run(self, names: Sequence[str]) -> tuple[Any, ...]:
         """Call every part in order and give what the network returns."""
+        start = time.perf_counter()
         outputs = {n.name for n in self._parts.outputs if isinstance(n, torch.fx.Node)}
         last = {name: k for k, part in enumerate(self._submodules) for name in part.inputs}
         for k, part in enumerate(self._submodules):
@@ -128,7 +140,9 @@ class Run:
             for name in [n for n in part.inputs if last[n] == k and n not in outputs]:
                 for i in range(len(self._devices)):
                     self._at.pop((name, i), None)
-        return tuple(self._returned(value) for value in self._parts.outputs)
+        returned = tuple(self._returned(value) for value in self._parts.outputs)
+        self.seconds = time.perf_counter() - start
+        return returned
 
     def _value(self, name: str, device: int) -> Any:
         if name in self._free:
@@ -152,7 +166,7 @@ class Run:
             found = copies[0] if copies else self._inputs[value.name]
         else:
             found = self._free.get(value.name, self._held[0].get(value.name))
-        return found.detach().cpu() if isinstance(found, torch.Tensor) else found
+        return found.detach().cpu().clone() if isinstance(found, torch.Tensor) else found
 
 
 def _copied(value: Any, device: torch.device) -> Any:

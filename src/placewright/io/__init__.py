@@ -2,6 +2,7 @@
 
 from placewright.io.cluster_file import cluster_from_text, read_cluster
 from placewright.io.cluster_writing import cluster_to_text, write_cluster
+from placewright.io.other_json import evaluation_to_json, measurement_to_json, times_to_json
 from placewright.io.plan_file import PlanFile, read_plan, write_plan
 from placewright.io.problem_file import problem_from_json, problem_hash, problem_to_json, read_problem, write_problem
 from placewright.io.reading import write_atomic
@@ -11,6 +12,8 @@ __all__ = [
     "PlanFile",
     "cluster_from_text",
     "cluster_to_text",
+    "evaluation_to_json",
+    "measurement_to_json",
     "placement_by_name",
     "problem_from_json",
     "problem_hash",
@@ -19,6 +22,7 @@ __all__ = [
     "read_plan",
     "read_problem",
     "result_to_json",
+    "times_to_json",
     "write_atomic",
     "write_cluster",
     "write_plan",

@@ -42,7 +42,7 @@ class OperatorTimes(msgspec.Struct, forbid_unknown_fields=True):
     finish_s: list[float]
 
 
-class TransferDocument(msgspec.Struct, forbid_unknown_fields=True):
+class TransferDocument(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A tensor on its way."""
 
     tensor: str

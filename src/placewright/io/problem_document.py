@@ -40,7 +40,7 @@ Bytes: TypeAlias = Annotated[int, Meta(le=2**50)]
 Work: TypeAlias = Annotated[int, Meta(le=2**62)]
 
 
-class OperatorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class OperatorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """An operator."""
 
     name: str
@@ -54,7 +54,7 @@ class OperatorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     parts: tuple[str, ...] = ()
 
 
-class TensorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class TensorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A tensor: the operator that makes it, and those that read it, ascending."""
 
     name: str

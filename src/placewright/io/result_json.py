@@ -122,7 +122,7 @@ def result_document(
         runtime_s=float(result.runtime_s),
         seed=None if seed is None else int(seed),
         placement=None if result.plan is None else placement_by_name(problem, result.plan),
-        devices=[] if result.plan is None or evaluation is None else list(map(_device_use, evaluation.devices)),
+        devices=[] if result.plan is None or evaluation is None else list(map(device_use, evaluation.devices)),
         bounds=_all_finite(result.bounds),
         alternatives=_all_finite(result.alternatives),
         infeasible=result.infeasible,
@@ -150,7 +150,7 @@ def _one_or_list(devices: Sequence[str]) -> str | list[str]:
     return devices[0] if len(devices) == 1 else list(devices)
 
 
-def _device_use(use: DeviceUse) -> DeviceUseDocument:
+def device_use(use: DeviceUse) -> DeviceUseDocument:
     return DeviceUseDocument(
         name=use.name,
         busy_s=float(use.busy_s),

@@ -1,5 +1,6 @@
 """Reports of a result: for a terminal, as one HTML page, and as a trace for Perfetto."""
 
+from placewright.report.explain import explain
 from placewright.report.html import html_report
 from placewright.report.perfetto import trace, trace_json
 from placewright.report.terminal import (
@@ -9,6 +10,7 @@ from placewright.report.terminal import (
     doctor_table,
     evaluation_report,
     plan_report,
+    profile_report,
     solvers_table,
     verify_report,
 )
@@ -19,8 +21,10 @@ __all__ = [
     "demo_table",
     "doctor_table",
     "evaluation_report",
+    "explain",
     "html_report",
     "plan_report",
+    "profile_report",
     "solvers_table",
     "trace",
     "trace_json",

@@ -12,7 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from placewright.cluster import Cluster
+from placewright.costs import ProfileReport
 from placewright.evaluate import DeviceUse, Evaluation
+from placewright.graph import OperatorGraph
 from placewright.measurement import Measurement
 from placewright.problem import Problem
 from placewright.report.alternatives import PLAN, Alternative, alternatives_of
@@ -28,6 +30,7 @@ __all__ = [
     "doctor_table",
     "evaluation_report",
     "plan_report",
+    "profile_report",
     "solvers_table",
     "verify_report",
 ]
@@ -37,6 +40,12 @@ SHOWN_DEVICES = 32
 
 SHOWN_IDLE = 4
 """And so many that are not."""
+
+SHOWN_OPERATORS = 10
+"""Of a profile's operators, the slowest."""
+
+SHOWN_COLUMNS = 4
+"""A profile's table has columns for so many devices."""
 
 ABSENT = "-"
 
@@ -167,6 +176,40 @@ def cluster_report(cluster: Cluster) -> RenderableType:
     return _spaced([Group(devices, *more_devices), Group(links, *more_links)])
 
 
+def profile_report(graph: OperatorGraph, cluster: Cluster, report: ProfileReport) -> RenderableType:
+    """Show what was measured, how the operators' sum compares with the whole network, and the slowest operators."""
+    facts = [
+        ("network", f"{graph.name or ABSENT} ({len(graph):,} operators, {report.distinct:,} distinct)"),
+        ("measured", f"{report.measured:,} now, {report.cache_hits:,} from the cache"),
+    ]
+    whole = _table("devices")
+    whole.add_column("device", overflow="fold")
+    for heading in ("operators' sum", "whole", "sum / whole", "a cut, each side"):
+        whole.add_column(heading, justify="right", no_wrap=True)
+    for name in report.devices:
+        known = name in report.whole_s
+        whole.add_row(
+            _text(name),
+            Text(_seconds(report.operator_sum_s[name])),
+            Text(_seconds(report.whole_s[name]) if known else ABSENT),
+            Text(f"{report.sum_over_whole[name]:.3f}" if name in report.sum_over_whole else ABSENT),
+            Text(_seconds(report.cut_overhead_s[name]) if name in report.cut_overhead_s else ABSENT),
+        )
+    slowest = _table("slowest operators")
+    slowest.add_column("operator", overflow="fold")
+    slowest.add_column("kind", overflow="fold")
+    for device in cluster.devices[:SHOWN_COLUMNS]:
+        slowest.add_column(device.name, justify="right", no_wrap=True)
+    seconds = report.times.processing_s
+    totals = [sum(s for s in row if math.isfinite(s)) for row in seconds.tolist()]
+    for v in sorted(range(len(graph)), key=lambda v: (-totals[v], v))[:SHOWN_OPERATORS]:
+        operator = graph.operators[v]
+        cells = (Text(_seconds(s)) for s in seconds[v, :SHOWN_COLUMNS].tolist())
+        slowest.add_row(_text(operator.name), _text(operator.kind), *cells)
+    remarks = [f"not measured: {f.operator!r} on {f.device!r}: {f.reason}" for f in report.fallbacks] + [*report.notes]
+    return _spaced([_facts(facts), whole, slowest, *([_sentences(remarks)] if remarks else [])])
+
+
 def solvers_table(rows: Sequence[tuple[str, str, str]]) -> RenderableType:
     """Name, kind and one sentence of each solver or bound."""
     return _plain_table("solvers", ("name", "kind", "what it does"), rows)
@@ -174,7 +217,7 @@ def solvers_table(rows: Sequence[tuple[str, str, str]]) -> RenderableType:
 
 def doctor_table(rows: Sequence[tuple[str, str, str]]) -> RenderableType:
     """Show what was looked at, what was found, and what to do about it."""
-    return _plain_table("doctor", ("what", "found", "remedy"), rows)
+    return _plain_table("doctor", ("what", "state", "detail"), rows)
 
 
 def _headline(problem: Problem, result: Result, measurements: Sequence[Measurement]) -> RenderableType:

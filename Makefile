@@ -1,0 +1,46 @@
+# Everything works on a machine that has nothing but Python 3.11 and make.
+PYTHON ?= python3
+VENV ?= .venv
+CORE ?= .venv-core
+BIN := $(VENV)/bin
+JOBS ?= auto
+
+.PHONY: help demo test install lint types core-test docs-capture clean
+
+help:
+	@echo "make demo    install, then place and run a real network on this machine"
+	@echo "make test    install, then lint, type-check and run all tests"
+
+# torch first: the pinned release, so that nothing else chooses a larger one.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[onnx,torch,hf,dev]'
+	touch $@
+
+$(CORE)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . pytest pytest-xdist hypothesis
+	touch $@
+
+install: $(VENV)/installed
+
+demo: install
+	$(BIN)/python examples/demo.py
+
+lint: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: install
+	$(BIN)/mypy
+
+test: lint types core-test
+	$(BIN)/pytest -n $(JOBS) --doctest-modules src/placewright tests
+
+# The same tests where no extra is installed: what needs one is skipped with a reason.
+core-test: $(CORE)/installed
+	$(CORE)/bin/pytest -n $(JOBS) -q -m "not slow" tests
+
+clean:
+	rm -rf $(VENV) $(CORE) demo-out

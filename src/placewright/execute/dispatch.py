@@ -1,0 +1,147 @@
+"""Run a plan by the engine of its source: ONNX Runtime in worker processes, or torch in this one."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from placewright.errors import InvalidInput
+from placewright.measurement import Measurement
+from placewright.plan import Plan
+from placewright.problem import Problem
+
+__all__ = ["find_model", "run_plan"]
+
+
+def run_plan(
+    problem: Problem,
+    plan: Plan,
+    *,
+    folder: Path,
+    model: str | None = None,
+    runs: int = 20,
+    alone: bool = True,
+    timeout_s: float = 60.0,
+    on_progress: Callable[[str], None] | None = None,
+) -> list[Measurement]:
+    """Run a plan for real, check its outputs, and measure it.
+
+    Parameters
+    ----------
+    problem, plan
+    folder : Path
+        Where the plan file lies: without ``model``, the network is looked for there and below, nowhere else.
+    model : str, optional
+        Path of the network, or ``py:package.module:function``, which runs that function.
+    runs : int
+        Counted runs.
+    alone : bool
+        Also run the network on each device alone, as far as it fits (ONNX only).
+    timeout_s : float
+        Of one run.
+
+    Returns
+    -------
+    list of Measurement
+        The plan's first.
+
+    Raises
+    ------
+    ExecutionError
+        If a worker fails, or outputs differ from the unsplit network's by more than 1e-5 relative.
+    InvalidInput
+        If the network is not found, or not the one that was planned.
+    """
+    tell = on_progress or (lambda line: None)
+    location = model if model is not None else str(find_model(problem, folder))
+    if location.startswith("py:") or location.endswith(".pt2"):
+        return [_torch(problem, plan, location, runs, tell)]
+    _check_hash(problem, Path(location))
+    from placewright.execute.onnx_run import run_onnx_alone, run_onnx_plan
+
+    tell(f"running the plan {runs} times")
+    measured = [run_onnx_plan(location, problem, plan, runs=runs, timeout_s=timeout_s)[0]]
+    for i, device in enumerate(problem.cluster.devices):
+        if alone and problem.allowed[:, i].all() and len(plan.devices_used) > 1:
+            tell(f"running {device.name} alone {runs} times")
+            measured.append(run_onnx_alone(location, problem, i, runs=runs, timeout_s=timeout_s)[0])
+    return measured
+
+
+def find_model(problem: Problem, folder: Path) -> Path:
+    """Return the network's file at or below ``folder``; a path in a plan file is never followed out of it."""
+    source = problem.graph.source
+    if source is None or source.format not in ("onnx", "pt2"):
+        kind = "made by code" if source is not None and source.format == "py" else "not named in the plan"
+        raise InvalidInput(f"the network is {kind}; give it with --model")
+    root = folder.resolve()
+    for candidate in (root / source.location, root / Path(source.location).name):
+        real = candidate.resolve()
+        if real.is_relative_to(root) and real.is_file():
+            return real
+    raise InvalidInput(
+        f"the network {source.location!r} is not in the plan's folder {str(folder)!r}; give it with --model PATH"
+    )
+
+
+def _check_hash(problem: Problem, path: Path) -> None:
+    source = problem.graph.source
+    if not path.is_file():
+        raise InvalidInput(f"model {str(path)!r} is not a file; correct --model")
+    if source is None or not source.sha256:
+        return
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != source.sha256:
+        raise InvalidInput(
+            f"model {str(path)!r} has the hash {found[:12]}, and the plan was made for {source.sha256[:12]}; plan again"
+        )
+
+
+def _torch(problem: Problem, plan: Plan, location: str, runs: int, tell: Callable[[str], None]) -> Measurement:
+    """Run in one process: equality is checked; the wall time is that of the parts one after the other."""
+    from placewright.execute.torch_local import run_torch_local
+
+    program, args, kwargs = _load_torch(problem, location)
+    tell(f"running the plan {runs} times in one process")
+    seconds = []
+    error = 0.0
+    for _ in range(runs):
+        begun = time.perf_counter()
+        outcome = run_torch_local(program, args, problem, plan, kwargs=kwargs)
+        seconds.append(time.perf_counter() - begun)
+        error = max(error, outcome.max_relative_error)
+    return Measurement("plan", tuple(seconds), plan.value_s, (), error)
+
+
+def _load_torch(problem: Problem, location: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return a module or program with real weights and its inputs: the function's own, or random ones for a file."""
+    if location.startswith("py:"):
+        from placewright.capture.torch_spec import load_py
+
+        return load_py(location.removeprefix("py:"))
+    path = Path(location)
+    _check_hash(problem, path)
+    import torch
+    from torch.utils import _pytree as pytree
+
+    from placewright.capture.torch_pt2 import read_pt2
+
+    program = read_pt2(path, weights=True)
+    named = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    torch.manual_seed(0)
+    flat = []
+    for name in program.graph_signature.user_inputs:
+        value = named[str(name)].meta["val"]
+        if not isinstance(value, torch.Tensor):
+            flat.append(value)
+            continue
+        shape = [int(extent) for extent in value.shape]
+        floating = value.dtype.is_floating_point
+        # Whole numbers are indices as a rule: 0 and 1 lie in every table.
+        flat.append(torch.randn(shape).to(value.dtype) if floating else torch.randint(0, 2, shape).to(value.dtype))
+    args, kwargs = pytree.tree_unflatten(flat, program.call_spec.in_spec)
+    return program, tuple(args), dict(kwargs)
