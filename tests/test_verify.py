@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from placewright.cluster import Cluster, Device, Link
+from placewright.evaluate import evaluate
 from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.objective import Makespan
 from placewright.plan import Plan, Schedule, Transfer
@@ -374,6 +375,20 @@ def test_serial_plans_are_legal_until_something_is_changed(case, data):
     for k in range(len(legs)):
         assert verify(problem, changed(plan, transfers=legs[:k] + legs[k + 1 :]))
         assert verify(problem, changed(plan, transfers=(*legs, legs[k])))
+
+
+@settings(max_examples=80, deadline=None)
+@given(serial_plans(), st.data())
+def test_the_checker_and_the_judge_agree(case, data):
+    """Random placements under random memory limits: the judge finds a rule broken exactly when the checker does."""
+    problem, plan = case
+    limit = st.none() | st.integers(0, 25)
+    devices = [replace(d, memory_bytes=data.draw(limit)) for d in problem.cluster.devices]
+    limited = Problem(problem.graph, Cluster(devices, problem.cluster.links), problem.times, problem.objective)
+    for schedule in (None, plan.schedule):
+        judged = evaluate(limited, plan.device_of, schedule=schedule)
+        found = verify(limited, Plan(plan.device_of, judged.schedule, judged.value_s))
+        assert (found == ()) == judged.feasible, (found, judged.violations)
 
 
 def test_the_checker_shares_no_code_with_what_it_checks():
