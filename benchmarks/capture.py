@@ -54,7 +54,7 @@ def measure(name: str) -> dict[str, float | int | str]:
     try:
         from placewright.coarsen import fuse
 
-        fused: int | str = len(fuse(graph).graph)
+        fused: int | str = len(fuse(graph))
     except ImportError:
         fused = "-"
     return {
@@ -103,7 +103,7 @@ def write_page(text: str) -> None:
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=PAGE.parent, delete=False) as file:
         file.write(f"{before}{MARKERS[0]}\n{text}\n{MARKERS[1]}{after}")
     Path(file.name).chmod(0o644)
-    os.replace(file.name, PAGE)
+    Path(file.name).replace(PAGE)
 
 
 def main() -> None:
@@ -121,7 +121,8 @@ def main() -> None:
         rows.append(row(name, options.limit))
         print("| " + " | ".join(rows[-1]) + " |", file=sys.stderr, flush=True)
     versions = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in ("torch", "transformers"))
-    text = f"{table(rows)}\n\n{versions}, Python {sys.version.split()[0]}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}."
+    where = f"Python {sys.version.split()[0]}, {os.cpu_count()} shared cores, {time.strftime('%Y-%m-%d')}"
+    text = f"{table(rows)}\n\n{versions}, {where}."
     print(text)
     if not options.networks:
         write_page(text)

@@ -17,7 +17,7 @@ Network = tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]
 
 
 class Branches(torch.nn.Module):
-    """A CNN with branches, batch norm, an in-place sum, a split, an expanded mask and a buffer that every call changes."""
+    """A CNN: branches, batch norm, an in-place sum, a split, an expanded mask, and a buffer that every call changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def tiny_mixtral() -> Network:
         vocab_size=50,
         hidden_size=16,
         intermediate_size=24,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=2,
         num_key_value_heads=1,
         num_local_experts=4,

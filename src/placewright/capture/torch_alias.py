@@ -9,7 +9,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.utils._pytree import tree_leaves
 
-from placewright.capture.torch_meta import run_on_meta, tensors_of
+from placewright.capture.torch_meta import call_key, run_on_meta, tensors_of
 
 __all__ = ["Aliases", "find_aliases", "is_getitem", "operator_name"]
 
@@ -49,9 +49,9 @@ class Aliases:
 def find_aliases(graph: Graph, same_storage: dict[str, Hashable]) -> Aliases:
     """Union nodes whose values may share storage; near-linear in the size of the graph.
 
-    Every operator is called once on meta tensors of its inputs' shapes and strides: its outputs alias those arguments
-    whose storage they share (so a ``reshape`` that must copy is no view). Where that fails, every argument counts that
-    the operator's schema marks. What an operator writes to is taken from its schema.
+    Every operator is called on meta tensors of its inputs' shapes and strides, equal calls once: its outputs alias
+    those arguments whose storage they share (so a ``reshape`` that must copy is no view). Where that fails, every
+    argument counts that the operator's schema marks. What an operator writes to is taken from its schema.
 
     Parameters
     ----------
@@ -68,6 +68,7 @@ def find_aliases(graph: Graph, same_storage: dict[str, Hashable]) -> Aliases:
         return node
 
     first: dict[Hashable, Node] = {}
+    known: dict[str, tuple[tuple[int, ...], bool]] = {}
     views: set[Node] = set()
     written: dict[Node, list[Node]] = {}
     for node in graph.nodes:
@@ -83,7 +84,11 @@ def find_aliases(graph: Graph, same_storage: dict[str, Hashable]) -> Aliases:
             if targets:
                 written[node] = sources = targets
             else:
-                sources, view = _aliased_inputs(node)
+                key = call_key(node)
+                if key not in known:
+                    known[key] = _aliased_inputs(node)
+                positions, view = known[key]
+                sources = [node.all_input_nodes[k] for k in positions]
                 if view:
                     views.add(node)
         for source in sources:
@@ -126,17 +131,17 @@ def _written_inputs(node: Node) -> list[Node]:
     return found
 
 
-def _aliased_inputs(node: Node) -> tuple[list[Node], bool]:
-    """Find the inputs whose storage the result shares, and whether the whole result is such a view."""
-    if not isinstance(node.target, torch._ops.OpOverload) or not node.all_input_nodes:
-        return [], False
+def _aliased_inputs(node: Node) -> tuple[tuple[int, ...], bool]:
+    """Find the inputs, by position, whose storage the result shares, and whether the whole result is such a view."""
+    inputs = node.all_input_nodes
+    if not isinstance(node.target, torch._ops.OpOverload) or not inputs:
+        return (), False
     try:
         result, made = run_on_meta(node)
     except (RuntimeError, TypeError, NotImplementedError, ValueError):
         marked = _marked(node, written=False)
-        return marked, bool(marked)
+        return tuple(k for k, n in enumerate(inputs) if n in marked), bool(marked)
     storages = [t.untyped_storage()._cdata for t in tensors_of(result)]
-    of_input = {n: {t.untyped_storage()._cdata for t in tensors_of(made.get(n.name))} for n in node.all_input_nodes}
-    aliased = [n for n, owned in of_input.items() if owned.intersection(storages)]
-    everything = set().union(*of_input.values())
-    return aliased, bool(storages) and everything.issuperset(storages)
+    owned = [{t.untyped_storage()._cdata for t in tensors_of(made.get(n.name))} for n in inputs]
+    aliased = tuple(k for k, row in enumerate(owned) if row.intersection(storages))
+    return aliased, bool(storages) and set().union(*owned).issuperset(storages)

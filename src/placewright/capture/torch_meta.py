@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from placewright.errors import InvalidInput
 
-__all__ = ["DTYPES", "concrete", "dtype_name", "moved_bytes", "on_meta", "run_on_meta", "tensors_of"]
+__all__ = ["DTYPES", "call_key", "concrete", "dtype_name", "moved_bytes", "on_meta", "run_on_meta", "tensors_of"]
 
 DTYPES: dict[torch.dtype, str] = {
     torch.float64: "fp64",
@@ -99,21 +99,33 @@ def moved_bytes(value: Any, where: str) -> int:
     return total
 
 
-def run_on_meta(node: Node, values: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+def call_key(node: Node) -> str:
+    """Text that is equal for calls of one operator with equal attributes, shapes, strides and repeated arguments."""
+    position = {n: k for k, n in enumerate(node.all_input_nodes)}
+
+    def described(argument: Node) -> Any:
+        leaves = [
+            (tuple(t.shape), t.stride(), t.dtype) if isinstance(t, torch.Tensor) else t
+            for t in tree_leaves(argument.meta.get("val"))
+        ]
+        return f"{position[argument]}:{leaves}"
+
+    return f"{node.target} {torch.fx.map_arg((node.args, node.kwargs), described)}"
+
+
+def run_on_meta(node: Node) -> tuple[Any, dict[str, Any]]:
     """Call a node's operator on meta tensors; nothing is computed, only shapes and aliases come out.
 
     Parameters
     ----------
     node : fx.Node
         A call of an operator that takes no sub-graph.
-    values : dict of str to value, or None
-        Arguments by node name to use in place of fresh ones.
 
     Returns
     -------
     (result, arguments by node name)
     """
-    made: dict[str, Any] = dict(values or {})
+    made: dict[str, Any] = {}
 
     def value_of(argument: Node) -> Any:
         if argument.name not in made:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -186,6 +187,8 @@ def _reference(model: torch.nn.Module | ExportedProgram, args: tuple[Any, ...], 
     args, kwargs = tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     if isinstance(model, torch.nn.Module):
         return tree_leaves(model(*args, **kwargs))
-    devices = {n.kwargs.get("device") for n in model.graph.nodes}
-    whole = move_to_device_pass(model, "cpu") if torch.device("meta") in devices else model
-    return tree_leaves(whole.module()(*args, **kwargs))
+    if torch.device("meta") in {n.kwargs.get("device") for n in model.graph.nodes}:
+        model = copy.copy(model)
+        model._example_inputs = None  # meta tensors, which the pass can't move
+        model = move_to_device_pass(model, "cpu")
+    return tree_leaves(model.module()(*args, **kwargs))
