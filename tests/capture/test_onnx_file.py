@@ -143,6 +143,18 @@ def test_a_shape_beyond_any_memory_is_refused(tmp_path: Path) -> None:
     assert "above the limit" in refusal(tmp_path / "huge.onnx")
 
 
+def test_malformed_text_is_refused(tmp_path: Path) -> None:
+    """A name that is not UTF-8 would break whatever shows it."""
+    model = relu_model()
+    onnx.save(model, tmp_path / "text.onnx")
+    content = (tmp_path / "text.onnx").read_bytes()
+    (tmp_path / "text.onnx").write_bytes(content.replace(b"product", b"prod\xff\xfet"))
+    assert "UTF-8" in refusal(tmp_path / "text.onnx") or "no ONNX model" in refusal(tmp_path / "text.onnx")
+    model.graph.node[0].op_type = "Mat\nMul"
+    onnx.save(model, tmp_path / "text.onnx")
+    assert "unprintable" in refusal(tmp_path / "text.onnx")
+
+
 def test_all_violations_are_reported(tmp_path: Path) -> None:
     """Two bad locations in one file are both named."""
     model = relu_model(location="/one")

@@ -174,6 +174,7 @@ def test_unsorted_nodes_are_sorted(tmp_path: Path) -> None:
         ([("Relu", ["x"], ["b"], "one"), ("Abs", ["x"], ["b"], "two")], "made by operator 'two' and by operator 'one'"),
         ([("Relu", ["x"], ["a"], "one")], "output 'b' is made by no operator"),
         ([("MatMul", ["x", "odd"], ["b"], "one")], "operator 'one' (MatMul)"),
+        ([("Shape", [], ["a"], "one"), ("Add", ["x", "a"], ["b"], "two")], "operator 'one' (Shape)"),
         ([("Identity", ["odd"], ["b"], "one")], "nothing to place"),
         ([], "no operators"),
     ],

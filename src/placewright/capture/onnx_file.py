@@ -117,6 +117,10 @@ def _violations(model: ModelProto, folder: Path) -> list[str]:
         for entry in model.opset_import
         if entry.domain in ("", "ai.onnx") and entry.version > onnx.defs.onnx_opset_version()
     ]
+    if not all(isinstance(text, str) for text in _texts(model.graph)):  # protobuf hands malformed text over as bytes
+        return ["a name in it is not UTF-8 text, so it is corrupt; export or download it again"]
+    if not all(text.isprintable() for text in _shown_texts(model.graph)):
+        return ["an operator type or dimension in it has unprintable characters, so it is corrupt; export it again"]
     locations: dict[str, str] = {}
     for tensor in tensors_of(model.graph):
         where = f"weight {tensor.name!r}"
@@ -134,6 +138,29 @@ def _violations(model: ModelProto, folder: Path) -> list[str]:
                 )
     found += [reason for location, name in locations.items() if (reason := _escape(location, name, folder))]
     return found
+
+
+def _texts(graph: GraphProto) -> Iterator[object]:
+    """Every name in a graph, its sub-graphs included."""
+    yield graph.name
+    for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        yield value.name
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield from (d.dim_param for d in value.type.tensor_type.shape.dim)
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield attribute.name
+            for body in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
+                yield from _texts(body)
+
+
+def _shown_texts(graph: GraphProto) -> Iterator[str]:
+    """Texts of a graph that messages show as they are."""
+    for value in graph.input:
+        yield from (d.dim_param for d in value.type.tensor_type.shape.dim)
+    for node in graph.node:
+        yield from (node.op_type, node.domain)
 
 
 def _raw_bytes(tensor: TensorProto) -> int | None:
