@@ -98,7 +98,7 @@ def resnet_50(batch: int = 1) -> Example:
 
 
 def swin_v2_large(batch: int = 1) -> Example:
-    """Swin-v2-large (195 M parameters, 192 pixels, window 12)."""
+    """Swin-v2-large (229 M parameters with the head for 21,841 classes) on 192 x 192 pixels, window 12."""
     config = transformers.Swinv2Config(
         image_size=192, embed_dim=192, depths=[2, 2, 18, 2], num_heads=[6, 12, 24, 48], window_size=12, num_labels=21841
     )

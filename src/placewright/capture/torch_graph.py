@@ -49,16 +49,17 @@ def _weight_bytes(parts: TorchProgram) -> list[int]:
     readers: dict[object, list[int]] = {}
     shared: set[object] = set()
     for k, v in enumerate(parts.operators):
-        for weight in weights_read(v.node, parts.folded, parts.weights):
+        for weight in weights_read(v.node, parts.weight_views, parts.weights):
             size[weight.storage] = max(size.get(weight.storage, 0), weight.size_bytes)
             readers.setdefault(weight.storage, []).append(k)
             if not weight.parameter and storage_of[weight.node] not in written:
                 shared.add(weight.storage)
         for node in v.node.all_input_nodes:
             if node in parts.folded and node not in parts.weight_views:
-                size[node] = moved_bytes(leaves_of(node.meta.get("val")), node.name)
-                readers.setdefault(node, []).append(k)
-                shared.add(node)
+                first = parts.first_of[node]
+                size[first] = moved_bytes(leaves_of(node.meta.get("val")), node.name)
+                readers.setdefault(first, []).append(k)
+                shared.add(first)
     totals = [0] * len(parts.operators)
     for key, row in readers.items():
         distinct = sorted(set(row))

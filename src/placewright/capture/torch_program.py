@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -54,6 +55,8 @@ class TorchProgram:
         Nodes that every device which reads them computes once for itself when the weights are loaded.
     weight_views : frozenset of fx.Node
         Those of the folded nodes that are views of weights.
+    first_of : dict of fx.Node to fx.Node
+        For each folded node the first one that computes the same.
     free : frozenset of fx.Node
         Nodes that hold no tensor and follow from the inputs' sizes alone.
     inputs : tuple of str
@@ -73,6 +76,7 @@ class TorchProgram:
     operators: tuple[TorchOperator, ...]
     folded: frozenset[Node]
     weight_views: frozenset[Node]
+    first_of: dict[Node, Node]
     free: frozenset[Node]
     inputs: tuple[str, ...]
     outputs: tuple[object, ...]
@@ -108,7 +112,7 @@ def take_apart(program: ExportedProgram) -> TorchProgram:
     operators = tuple(TorchOperator(names[n], n, _results(n)) for n in nodes)
     index = {r: k for k, v in enumerate(operators) for r in (v.node, *v.results)}
     order, classes = _mutations(operators, index, aliases, write_back, graph)
-    classes += _tied(operators, folded, weights)
+    classes += _tied(operators, views, weights)
     returned = graph.output_node().args[0]
     output_specs = program.graph_signature.output_specs
     assert isinstance(returned, tuple | list)
@@ -120,6 +124,7 @@ def take_apart(program: ExportedProgram) -> TorchProgram:
         operators=operators,
         folded=frozenset(folded),
         weight_views=frozenset(views),
+        first_of=_first_equals(live, folded, aliases),
         free=frozenset(free),
         inputs=inputs,
         outputs=outputs,
@@ -221,6 +226,19 @@ def _weight_views(live: list[Node], aliases: Aliases, weights: dict[str, Weight]
     return found
 
 
+def _first_equals(live: list[Node], folded: set[Node], aliases: Aliases) -> dict[Node, Node]:
+    """Find the first equal of each folded node: a mask that every layer builds anew is held once."""
+    written = {s for row in aliases.writes.values() for s in row}
+    first: dict[str, Node] = {}
+    first_of: dict[Node, Node] = {}
+    for node in live:
+        if node in folded:
+            args = torch.fx.map_arg((node.args, node.kwargs), lambda n: first_of.get(n, n))
+            fixed = aliases.storage_of[node] in written
+            first_of[node] = node if fixed else first.setdefault(f"{node.target} {args}", node)
+    return first_of
+
+
 def _mutations(
     operators: tuple[TorchOperator, ...],
     index: dict[Node, int],
@@ -254,18 +272,18 @@ def _mutations(
 
 
 def _tied(
-    operators: tuple[TorchOperator, ...], folded: frozenset[Node] | set[Node], weights: dict[str, Weight]
+    operators: tuple[TorchOperator, ...], views: Collection[Node], weights: dict[str, Weight]
 ) -> list[tuple[int, ...]]:
     """Classes of the operators that read the same parameter, directly or through folded views."""
     readers: dict[object, dict[int, None]] = {}
     for k, v in enumerate(operators):
-        for weight in weights_read(v.node, folded, weights):
+        for weight in weights_read(v.node, views, weights):
             if weight.parameter:
                 readers.setdefault(weight.storage, {})[k] = None
     return [tuple(row) for row in readers.values() if len(row) > 1]
 
 
-def weights_read(node: Node, folded: frozenset[Node] | set[Node], weights: dict[str, Weight]) -> list[Weight]:
+def weights_read(node: Node, views: Collection[Node], weights: dict[str, Weight]) -> list[Weight]:
     """Parameters, buffers and constants that a node reads directly or through folded views of them, each once."""
     found: dict[str, Weight] = {}
     pending = list(node.all_input_nodes)
@@ -273,7 +291,7 @@ def weights_read(node: Node, folded: frozenset[Node] | set[Node], weights: dict[
         source = pending.pop(0)
         if source.name in weights:
             found[source.name] = weights[source.name]
-        elif source in folded and len(source.all_input_nodes) == 1:
+        elif source in views:
             pending += source.all_input_nodes
     return list(found.values())
 

@@ -46,7 +46,7 @@ def held_by_devices(
             if node in closure or not (node in parts.folded or node.name in parts.weights or node.op == "get_attr"):
                 continue
             closure.add(node)
-            wanted += node.all_input_nodes
+            wanted += [*node.all_input_nodes, parts.first_of.get(node, node)]
             if parts.aliases.storage_of[node] in written:
                 wanted += members.get(parts.aliases.storage_of[node], [])
         values: dict[Node, Any] = {}
@@ -65,6 +65,8 @@ def held_by_devices(
                     values[node] = weight.tensor.detach().to(device)
             elif node.op == "get_attr":
                 values[node] = attribute(node, parts.owner)
+            elif parts.first_of[node] is not node:
+                values[node] = values[parts.first_of[node]]
             else:
                 values[node] = call(node, values, device)
         held.append({n.name: value for n, value in values.items()})
