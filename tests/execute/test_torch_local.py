@@ -53,7 +53,7 @@ def test_random_placements_give_the_outputs_of_the_eager_module(name: str) -> No
         expected = torch.utils._pytree.tree_leaves(module(*args, **kwargs))
     graph = capture_program(program)
     rng = np.random.default_rng(7)
-    for devices in (2, 4):
+    for devices in (3,) if name == "tiny_t5" else (2, 4):
         if name == "branches":  # the call above moved its counter on; each run starts from the module's state
             module.calls.zero_()
         problem = problem_of(graph, devices, rng)

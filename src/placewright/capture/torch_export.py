@@ -142,7 +142,16 @@ def capture_pt2(path: Path) -> OperatorGraph:
     program = read_pt2(path)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return capture_program(program, name=path.stem, source=Source("pt2", str(path), digest))
+    try:
+        return capture_program(program, name=path.stem, source=Source("pt2", str(path), digest))
+    except InvalidInput as error:
+        raise InvalidInput(error.violations, what=f"exported program {path.name!r}") from None
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise InvalidInput(
+            f"its program contradicts itself ({reason}); save it again with torch.export.save",
+            what=f"exported program {path.name!r}",
+        ) from None
 
 
 def fx_nodes(program: ExportedProgram) -> dict[str, tuple[str, ...]]:

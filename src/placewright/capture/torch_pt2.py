@@ -95,8 +95,9 @@ class _Archive:
         return self._archive.read(self._records[name])
 
     def json(self, name: str) -> Any:
+        content = self.read(name, MAX_JSON_BYTES)
         try:
-            return json.loads(self.read(name, MAX_JSON_BYTES))
+            return json.loads(content)
         except (ValueError, RecursionError):
             raise InvalidInput(f"the record {name!r} is no JSON; save it again with torch.export.save") from None
 
