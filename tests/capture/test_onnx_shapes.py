@@ -146,6 +146,44 @@ def test_an_open_shape_names_its_operator(tmp_path: Path) -> None:
     assert "dim_overrides" in str(caught.value)
 
 
+def test_a_shape_of_too_many_dimensions_is_refused(tmp_path: Path) -> None:
+    """A few bytes that ask for 2**40 dimensions end in one line before memory runs out."""
+    pytest.importorskip("resource")
+    nodes = [
+        helper.make_node("ConstantOfShape", ["many"], ["target"]),
+        helper.make_node("Expand", ["x", "target"], ["y"]),
+    ]
+    with pytest.raises(InvalidInput) as caught:
+        shapes(tmp_path, model_of(nodes, [1], ["y"], {"many": np.array([2**40])}))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (("FusedMatMul", {"transA": 1, "transB": 1}), (2, 3, 4)),
+        (("Gelu", {}), (2, 5, 3)),
+        (("MatMulNBits", {"K": 3, "N": 7}), (2, 5, 7)),
+    ],
+)
+def test_contributed_operators(tmp_path: Path, node: tuple[str, dict[str, int]], expected: tuple[int, ...]) -> None:
+    """What ONNX Runtime's optimiser makes is known: (2, 5, 3) transposed times (4, 5) transposed is (2, 3, 4)."""
+    kind, attributes = node
+    inputs = ["x", "w"] if kind != "Gelu" else ["x"]
+    made = helper.make_node(kind, inputs, ["y"], domain="com.microsoft", **attributes)
+    model = model_of([made], [2, 5, 3], ["y"], {"w": np.zeros((4, 5), np.float32)})
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    assert shapes(tmp_path, model) == {"y": expected}
+
+
+def test_an_operator_newer_than_the_operator_set(tmp_path: Path) -> None:
+    """Optimisers write LayerNormalization into models of older operator sets; its newest schema is taken."""
+    nodes = [helper.make_node("LayerNormalization", ["x", "scale"], ["y"])]
+    model = model_of(nodes, [2, 4], ["y"], {"scale": np.ones(4, np.float32)})
+    model.opset_import[0].version = 14
+    assert shapes(tmp_path, model) == {"y": (2, 4)}
+
+
 def test_an_input_without_a_shape_is_refused(tmp_path: Path) -> None:
     """Nothing can be inferred from an input of unknown rank."""
     model = model_of([helper.make_node("Relu", ["x"], ["y"])], [3], ["y"])

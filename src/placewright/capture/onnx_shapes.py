@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from placewright.capture.onnx_contrib import STANDARD, contributed_shape
 from placewright.capture.onnx_file import external_location, onnx_module
+from placewright.capture.onnx_memory import bounded_memory
 from placewright.capture.onnx_nodes import kind_of, reads, writes
 from placewright.capture.onnx_values import Value, close_dimensions, value_of_tensor, value_of_type
 from placewright.errors import InvalidInput
@@ -29,6 +31,9 @@ SMALL_ELEMENTS = 1024
 
 LARGEST_VALUE_BYTES = 2**50
 """A single tensor above 1 PiB is a corrupt shape."""
+
+WORKING_BYTES = 2**30
+"""Memory that shape inference may take, beside what the model's own size explains."""
 
 _FOLDED_TEXT = """
 Abs Add And Cast Ceil Concat ConstantOfShape CumSum Div Equal Expand Flatten Floor Gather GatherElements GatherND
@@ -79,8 +84,19 @@ def infer_values(
     InvalidInput
         Naming the operators whose shapes stay open, and what to try.
     """
-    onnx = onnx_module()
     close_dimensions(model, dim_overrides)
+    try:
+        with bounded_memory(WORKING_BYTES + 16 * model.ByteSize()):
+            return _infer_values(model, order, names)
+    except MemoryError:
+        raise InvalidInput(
+            f"its shapes take more than {WORKING_BYTES} B to infer, so one of them is corrupt; export it again",
+            what=f"ONNX graph {model.graph.name!r}",
+        ) from None
+
+
+def _infer_values(model: ModelProto, order: Sequence[int], names: Sequence[str]) -> dict[str, Value]:
+    onnx = onnx_module()
     stated = {v.name: copy.copy(v.type) for v in [*model.graph.value_info, *model.graph.output]}
     del model.graph.value_info[:]
     for output in model.graph.output:
@@ -88,6 +104,8 @@ def infer_values(
     refusal = ""
     try:
         model.graph.CopyFrom(onnx.shape_inference.infer_shapes(model, data_prop=True).graph)
+    except MemoryError:
+        raise
     except Exception as failure:  # InferenceError, or ValueError where the model breaks the standard
         refusal = _one_line(failure)
     graph = model.graph
@@ -101,7 +119,7 @@ def infer_values(
     completion = _Completion(model, kinds, values, stated, needed)
     if not needed <= values.keys():
         completion.run(order)
-    if not needed <= values.keys():
+    if completion.unknown and not needed <= values.keys():
         _symbolic(model, values)
     reasons = [
         f"operator {names[k]!r} ({kind_of(model.graph.node[k])}): the shape of its output {name!r} can't be inferred"
@@ -150,6 +168,7 @@ class _Completion:
         self.versions = {o.domain or "ai.onnx": o.version for o in model.opset_import}
         self.data: dict[str, npt.NDArray[Any]] = {}
         self.failures: dict[str, str] = {}
+        self.unknown = False  # whether an operator was met that onnx has no schema for
         for tensor in model.graph.initializer:
             self._keep(tensor.name, tensor)
 
@@ -174,11 +193,15 @@ class _Completion:
 
     def _infer(self, node: NodeProto) -> None:
         onnx = onnx_module()
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        version = self.versions.get(domain or "ai.onnx", 1)
+        wanted = reads(node)
+        if not all(name in self.values for name in wanted):
+            return
+        schema = self._schema(node)
+        if schema is None:
+            self.unknown = True
+            self._contributed(node, [self.kinds[name] for name in wanted])
+            return
         try:
-            schema = onnx.defs.get_schema(node.op_type, version, domain)
-            wanted = reads(node)
             outputs = onnx.shape_inference.infer_node_outputs(
                 schema,
                 node,
@@ -187,11 +210,37 @@ class _Completion:
                 opset_imports=list(self.model.opset_import),
                 ir_version=self.model.ir_version,
             )
-        except Exception as failure:  # no schema, an unknown input, or a shape that breaks the operator's rules
+        except MemoryError:
+            raise
+        except Exception as failure:  # a shape that breaks the operator's rules, told in one of several ways
             self.failures |= dict.fromkeys(writes(node), _one_line(failure))
             return
         for name, kind in outputs.items():
             self._know(name, kind)
+
+    def _schema(self, node: NodeProto) -> Any:
+        """Find a node's schema, in the newest operator set if its own lacks it; ``None`` when onnx has none."""
+        defs = onnx_module().defs
+        standard = STANDARD.get(kind_of(node))
+        domain = "" if standard or node.domain == "ai.onnx" else node.domain
+        kind = standard or node.op_type
+        version = self.versions.get(domain or "ai.onnx", 1)
+        for arguments in ((kind, version, domain), (kind, domain)):
+            try:
+                return defs.get_schema(*arguments)
+            except defs.SchemaError:
+                continue
+        return None
+
+    def _contributed(self, node: NodeProto, types: list[TypeProto]) -> None:
+        try:
+            shape = contributed_shape(node, types)
+        except ValueError as failure:  # shapes that can't be broadcast
+            self.failures |= dict.fromkeys(writes(node), _one_line(failure))
+            return
+        if shape is not None and writes(node):
+            element = types[0].tensor_type.elem_type
+            self._know(writes(node)[0], onnx_module().helper.make_tensor_type_proto(element, shape))
 
     def _believe(self, node: NodeProto, position: int, name: str) -> None:
         """Take what the file states of a value, or the largest shape that it can have."""
