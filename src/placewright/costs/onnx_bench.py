@@ -7,8 +7,9 @@ An operator that is cut out of its network differs from itself inside it in thre
 - ONNX Runtime keeps activations in a blocked layout from one convolution to the next; alone, a convolution pays for the
   conversion at both ends. Conversions at the ends are taken off the optimised model, which then reads and makes blocked
   tensors as it does within the network.
-- Inside the network its weights have left the caches since the last run, and its inputs were just written. So before
-  every timed call as many bytes are read as the network touches, and then the inputs.
+- Inside the network its weights have left the core's own caches since the last run, its inputs were just written, and
+  its outputs go where others have just been freed. So before every timed call the caches are driven out, and then the
+  inputs and the outputs are read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import onnx
 import onnxruntime
 
 from placewright.costs.tasks import Answer, Input, OnnxPieces, OnnxUnit, OnnxValues, Task
-from placewright.costs.timing import measure
+from placewright.costs.timing import EVICTED_BYTES, measure
 
 __all__ = ["OnnxBench"]
 
@@ -44,14 +45,18 @@ class OnnxBench:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
+        if (
+            threads > 1
+        ):  # one pool for all sessions: the idle threads of another pool would spin against a session's own
+            onnxruntime.set_global_thread_pool_sizes(threads, 1)
         self.rng = np.random.default_rng(0)
-        self._filler = np.zeros(0, dtype=np.int64)
+        self._filler = np.ones(EVICTED_BYTES // 8, dtype=np.int64)  # written: else all its pages are one page of zeros
         self._tiny = self._bound(_chain(1), [Input("x", "float32", (1,))])
         one = measure(self._tiny.run, threads=threads)
         many = measure(self._bound(_chain(CHAIN), [Input("x", "float32", (1,))]).run, threads=threads)
         self.call_s = one.seconds
         self.dispatch_s = min(one.seconds, max(0.0, (many.seconds - one.seconds) / (CHAIN - 1)))
-        self._call_s: dict[int, float] = {}
+        self._cold_call_s = measure(self._tiny.run, threads=threads, before=self._before(self._tiny)).seconds
         self._wholes: dict[str, _Bound] = {}
 
     def answer(self, task: Task) -> Answer:
@@ -67,12 +72,8 @@ class OnnxBench:
     def _unit(self, task: OnnxUnit) -> Answer:
         model, inputs = _without_conversions(task.model, task.inputs, self)
         bound = self._bound(model, inputs, optimise=model is task.model)
-        sample = measure(bound.run, threads=self.threads, before=self._before(bound, task.evict_bytes))
-        if task.evict_bytes not in self._call_s:
-            tiny = self._tiny
-            before = self._before(tiny, task.evict_bytes)
-            self._call_s[task.evict_bytes] = measure(tiny.run, threads=self.threads, before=before).seconds
-        seconds = max(0.0, sample.seconds - self._call_s[task.evict_bytes] + self.dispatch_s)
+        sample = measure(bound.run, threads=self.threads, before=self._before(bound))
+        seconds = max(0.0, sample.seconds - self._cold_call_s + self.dispatch_s)
         return Answer(seconds, self.call_s, sample.runs)
 
     def _whole(self, task: OnnxUnit) -> Answer:
@@ -113,10 +114,8 @@ class OnnxBench:
             )
         )
 
-    def _before(self, bound: _Bound, evict_bytes: int) -> Callable[[], None]:
-        if self._filler.nbytes < evict_bytes:
-            self._filler = np.zeros(evict_bytes // 8, dtype=np.int64)
-        filler, tiny, arrays = self._filler[: evict_bytes // 8], self._tiny, bound.arrays
+    def _before(self, bound: _Bound) -> Callable[[], None]:
+        filler, tiny, arrays = self._filler, self._tiny, bound.arrays
 
         def before() -> None:
             filler.sum()
@@ -148,6 +147,7 @@ class OnnxBench:
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.intra_op_num_threads = self.threads
         options.inter_op_num_threads = 1
+        options.use_per_session_threads = self.threads == 1
         options.log_severity_level = 4
         if optimised_path:
             options.optimized_model_filepath = optimised_path
@@ -176,6 +176,8 @@ class _Bound:
         self._binding.clear_binding_outputs()
         for name, value in self.outputs.items():
             self._binding.bind_ortvalue_output(name, value)
+            if (array := value.numpy()).dtype.kind in "fiu":
+                self.arrays.append(array)
 
     def run(self) -> None:
         """Run once."""

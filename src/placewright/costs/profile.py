@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -25,14 +24,11 @@ from placewright.problem import Times
 
 __all__ = ["Fallback", "ProfileReport", "profile"]
 
-METHOD = 1
+METHOD = 3
 """Counts up when the way of measuring changes: what older versions measured is not used."""
 
 OPERATOR_TIMEOUT_S = 60.0
 WHOLE_TIMEOUT_S = 300.0
-MOST_EVICTED_BYTES = 64 << 20
-"""More than the last-level cache that one core can fill on the machines of today."""
-
 WHOLE_ROUNDS = 3
 """The whole network is timed before, amid and after its operators, so that a machine that changes pace is noticed."""
 
@@ -106,7 +102,7 @@ class Network(Protocol):
     def prepare(self, ask: Callable[[Task], Answer]) -> None:
         """Ask for what units need to know."""
 
-    def unit(self, operator: int, evict_bytes: int) -> Task:
+    def unit(self, operator: int) -> Task:
         """Make the task of one operator."""
         ...
 
@@ -248,9 +244,6 @@ class _Run:
         self.first: dict[str, int] = {}
         for k, signature in enumerate(self.signatures):
             self.first.setdefault(signature, k)
-        touched = sum(v.weight_bytes for v in graph.operators) + sum(t.size_bytes for t in graph.tensors)
-        # A power of two, so that operators of networks of about the same size share their times.
-        self.evict_bytes = min(MOST_EVICTED_BYTES, 2 ** math.ceil(math.log2(max(touched, 2**16))))
         self.columns: dict[Configuration, npt.NDArray[np.float64]] = {}
         self.wholes: dict[Configuration, float] = {}
         self.cuts: dict[Configuration, float] = {}
@@ -306,7 +299,6 @@ class _Device:
                 "threads": threads,
                 "speeds": speeds,
                 "clock": "thread" if threads == 1 else "wall",
-                "evict": self.run.evict_bytes,
             }
         )
 
@@ -352,7 +344,7 @@ class _Device:
             operator = run.first[signature]
             self._tell(run.graph.operators[operator].name, k, total)
             try:
-                answer = process.ask(network.unit(operator, run.evict_bytes), timeout_s=OPERATOR_TIMEOUT_S)
+                answer = process.ask(network.unit(operator), timeout_s=OPERATOR_TIMEOUT_S)
             except InvalidInput as error:
                 answer = Answer(error=str(error))
             if answer.error:

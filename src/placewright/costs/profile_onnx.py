@@ -106,7 +106,7 @@ class OnnxNetwork:
         answer = ask(OnnxValues(self.inputs, self._ancestors(wanted)))
         self._known = {v.name: v for v in answer.values}
 
-    def unit(self, operator: int, evict_bytes: int) -> Task:
+    def unit(self, operator: int) -> Task:
         """Make the task that times one operator.
 
         Raises
@@ -122,7 +122,7 @@ class OnnxNetwork:
         model = self._model(nodes, names, self._made_for_outside(nodes), synthetic=True)
         if len(model) > MOST_UNIT_BYTES:
             raise InvalidInput(f"its weights of {len(model)} B don't fit a model file")
-        return OnnxUnit(tuple(self._input(n, nodes) for n in names if n not in self._known), model, "", evict_bytes)
+        return OnnxUnit(tuple(self._input(n, nodes) for n in names if n not in self._known), model)
 
     def whole(self) -> Task:
         """Make the task that times the network."""

@@ -62,7 +62,7 @@ class TorchNetwork:
     def prepare(self, ask: Callable[[Task], Answer]) -> None:
         """Need nothing: sizes are in the program."""
 
-    def unit(self, operator: int, evict_bytes: int) -> Task:
+    def unit(self, operator: int) -> Task:
         """Make the task that times one operator.
 
         Raises
@@ -71,7 +71,7 @@ class TorchNetwork:
             If it can't be called by itself.
         """
         calls, inputs = self._calls(self._parts[operator])
-        return TorchUnit(inputs, calls, evict_bytes)
+        return TorchUnit(inputs, calls)
 
     def whole(self) -> Task:
         """Make the task that times the network: all of its calls in order."""

@@ -43,7 +43,6 @@ class OnnxUnit(msgspec.Struct, frozen=True, tag=True):
     inputs: tuple[Input, ...]
     model: bytes = b""
     path: str = ""
-    evict_bytes: int = 0
     whole: bool = False
 
 
@@ -67,7 +66,6 @@ class TorchUnit(msgspec.Struct, frozen=True, tag=True):
 
     inputs: tuple[Input, ...]
     calls: tuple[Any, ...]
-    evict_bytes: int = 0
     whole: bool = False
 
 

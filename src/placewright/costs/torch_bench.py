@@ -10,7 +10,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from placewright.costs.tasks import Answer, Input, Task, TorchUnit
-from placewright.costs.timing import measure
+from placewright.costs.timing import EVICTED_BYTES, measure
 
 __all__ = ["TorchBench"]
 
@@ -25,11 +25,12 @@ class TorchBench:
         torch.set_num_threads(threads)
         self.threads = threads
         self._random = torch.Generator().manual_seed(0)
-        self._filler = torch.zeros(0, dtype=torch.int64)
+        self._filler = torch.ones(EVICTED_BYTES // 8, dtype=torch.int64)
         self._empty = _compiled(TorchUnit((Input("x", "float32", (1,)),), ()))
         self._one = torch.zeros(1)
-        self._call_s: dict[int, float] = {}
         self.call_s = measure(lambda: self._empty(self._one), threads=threads).seconds
+        before = self._before([self._one])
+        self._cold_call_s = measure(lambda: self._empty(self._one), threads=threads, before=before).seconds
 
     def answer(self, task: Task) -> Answer:
         """Do a task."""
@@ -42,18 +43,11 @@ class TorchBench:
             if task.whole:
                 sample = measure(lambda: function(*tensors), threads=self.threads, enough_s=WHOLE_S)
                 return Answer(max(0.0, sample.seconds - self.call_s), self.call_s, sample.runs)
-            before = self._before(warm, task.evict_bytes)
-            sample = measure(lambda: function(*tensors), threads=self.threads, before=before)
-            if task.evict_bytes not in self._call_s:
-                before = self._before([self._one], task.evict_bytes)
-                empty = measure(lambda: self._empty(self._one), threads=self.threads, before=before)
-                self._call_s[task.evict_bytes] = empty.seconds
-            return Answer(max(0.0, sample.seconds - self._call_s[task.evict_bytes]), self.call_s, sample.runs)
+            sample = measure(lambda: function(*tensors), threads=self.threads, before=self._before(warm))
+            return Answer(max(0.0, sample.seconds - self._cold_call_s), self.call_s, sample.runs)
 
-    def _before(self, warm: list[torch.Tensor], evict_bytes: int) -> Callable[[], None]:
-        if self._filler.numel() * 8 < evict_bytes:
-            self._filler = torch.zeros(evict_bytes // 8, dtype=torch.int64)
-        filler = self._filler[: evict_bytes // 8]
+    def _before(self, warm: list[torch.Tensor]) -> Callable[[], None]:
+        filler = self._filler
 
         def before() -> None:
             filler.sum()
