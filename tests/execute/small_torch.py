@@ -31,13 +31,14 @@ class Branches(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x = torch.relu(self.norm(self.stem(x)))
         left, right = self.left(x), self.right(x)
-        before = left.mean()
-        left += x
+        top = left[:, :4]
+        before = left + right.tanh().sin().cos()
+        left.add_(x)
         upper, lower = torch.cat([left, right], 1).split(8, 1)
         mask = torch.ones(8, 1, 1).tril().expand(8, 6, 6)
-        self.calls += 1
+        self.calls.add_(1)
         pooled = torch.cat([upper * mask, lower / self.calls], 1).mean((2, 3))
-        return self.head(pooled), before + left.max()
+        return self.head(pooled), (before * left).mean() + top.sum()
 
 
 def branches() -> Network:

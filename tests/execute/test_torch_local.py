@@ -202,3 +202,15 @@ def test_fx_nodes_name_every_operators_nodes_once() -> None:
     assert set(nodes) <= {n.name for n in program.graph.nodes}
     split = next(row for name, row in fx_nodes(program).items() if "split" in name)
     assert len(split) == 3  # the call and its two getitems
+
+
+def test_splitting_a_colocation_class_changes_the_outputs_and_is_noticed() -> None:
+    """What colocation is for: a write on a copy is lost, and the comparison with the whole network shows it."""
+    torch.manual_seed(0)
+    module, args, _ = branches()
+    program = export_module(module, args)
+    graph = capture_program(program)
+    members = max(graph.colocation, key=len)
+    writer = next(v for v in members if graph.operators[v].kind == "aten.add_")
+    problem, plan = _alone(graph, [int(k == writer) for k in range(len(graph))])
+    assert run_torch_local(program, args, problem, plan).max_relative_error > 1e-3
