@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol
@@ -15,85 +15,27 @@ import numpy.typing as npt
 from placewright import host
 from placewright.cluster import Cluster, Device
 from placewright.costs.cache import TimesCache, default_folder, key_of
+from placewright.costs.profile_report import Fallback, ProfileReport
 from placewright.costs.roofline import effective_peak, roofline
 from placewright.costs.tasks import Answer, Setup, Task
 from placewright.costs.worker_process import MeasuringProcess
 from placewright.errors import ExecutionError, InvalidInput
 from placewright.graph import OperatorGraph
 from placewright.problem import Times
+from placewright.units import format_seconds
 
-__all__ = ["Fallback", "ProfileReport", "profile"]
+__all__ = ["profile"]
 
-METHOD = 3
+METHOD = 4
 """Counts up when the way of measuring changes: what older versions measured is not used."""
 
 OPERATOR_TIMEOUT_S = 60.0
 WHOLE_TIMEOUT_S = 300.0
+FARTHEST_RATIO = 1.5
+"""Between a whole network and the sum of its operators; where they are farther apart, they are not reconciled."""
+
 WHOLE_ROUNDS = 3
 """The whole network is timed before, amid and after its operators, so that a machine that changes pace is noticed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fallback:
-    """An operator that could not be measured on a device, and why. Its time is the roofline's, scaled."""
-
-    device: str
-    operator: str
-    reason: str
-
-
-@dataclass(frozen=True, eq=False)
-class ProfileReport:
-    """Processing times and how they were had.
-
-    Attributes
-    ----------
-    times : Times
-        ``source`` is ``profiled``, ``profiled+roofline`` (some devices are not reachable here) or ``roofline``.
-    devices : tuple of str
-        Devices that were measured.
-    distinct : int
-        Distinct operators of the graph.
-    measured, cache_hits : int
-        Measurements that were made now, and that were found in the cache; of operators and whole networks.
-    operator_sum_s : mapping of device to seconds
-        Sum of the operators' times as they were measured, each by itself.
-    whole_s : mapping of device to seconds
-        The network run as one; without the devices where that failed.
-    cut_overhead_s : mapping of device to seconds
-        For :attr:`placewright.Device.cut_overhead_s`: what either side of a cut pays. Half of what the network costs
-        more in pieces than as a whole, per cut (another call, and a conversion of layout at its ends), and no less
-        than half an empty call.
-    fallbacks : tuple of Fallback
-    notes : tuple of str
-        What else could not be measured, and why.
-    """
-
-    times: Times
-    devices: tuple[str, ...]
-    distinct: int
-    measured: int
-    cache_hits: int
-    operator_sum_s: Mapping[str, float]
-    whole_s: Mapping[str, float]
-    cut_overhead_s: Mapping[str, float]
-    fallbacks: tuple[Fallback, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def sum_over_whole(self) -> Mapping[str, float]:
-        """For each measured device: the operators' sum over the whole network; 1 where operators tell all."""
-        return {d: self.operator_sum_s[d] / w for d, w in self.whole_s.items() if w > 0}
-
-    def cluster(self, cluster: Cluster) -> Cluster:
-        """Return ``cluster`` with the cut overheads that were measured, where a device states none itself."""
-        devices = [
-            replace(d, cut_overhead_s=self.cut_overhead_s[d.name])
-            if d.name in self.cut_overhead_s and d.cut_overhead_s == 0
-            else d
-            for d in cluster.devices
-        ]
-        return Cluster(devices, cluster.links, cluster.name)
 
 
 class Network(Protocol):
@@ -146,7 +88,7 @@ def profile(
         Measure only these.
     reconcile : bool
         Scale a device's times so that they sum up to the whole network's time on it: what operators miss (or double)
-        when they are measured one by one is then spread over all of them.
+        when they are measured one by one is then spread over all of them. Not done beyond a factor of 1.5.
 
     Returns
     -------
@@ -180,7 +122,7 @@ def profile(
         whole = run.wholes.get(_configuration(device), 0.0) / device.cpu_share
         if whole > 0:
             run.whole_s[device.name] = whole
-        processing[:, i] = column * (whole / total if reconcile and whole > 0 and total > 0 else 1.0)
+        processing[:, i] = column * (run.scale(device.name) if reconcile else 1.0)
         run.cut_overhead_s[device.name] = run.cuts[_configuration(device)] / device.cpu_share
     source = "profiled" if not costed else "profiled+roofline" if reachable else "roofline"
     return ProfileReport(
@@ -263,6 +205,20 @@ class _Run:
         for configuration, device in by_configuration.items():
             _Device(self, device, configuration).measure()
 
+    def scale(self, name: str) -> float:
+        """Factor that makes a device's operators sum up to the whole network, unless the two are worlds apart."""
+        total, whole = self.operator_sum_s[name], self.whole_s.get(name, 0.0)
+        if not (total > 0 and whole > 0):
+            return 1.0
+        if not 1 / FARTHEST_RATIO <= whole / total <= FARTHEST_RATIO:
+            self.notes.append(
+                f"on {name!r} the operators sum up to {format_seconds(total)} but the whole network took "
+                f"{format_seconds(whole)}: something disturbed the measurement, so the operators' times are left "
+                "as they are; profile again on a quiet machine without the cache"
+            )
+            return 1.0
+        return whole / total
+
     @property
     def network(self) -> Network:
         """The back-end's view of the network, made when the first measurement needs it."""
@@ -324,7 +280,7 @@ class _Device:
         network = run.network
         total = len(missing) + 2
         self._tell("preparing", 0, total)
-        network.prepare(lambda task: process.ask(task, timeout_s=WHOLE_TIMEOUT_S))
+        network.prepare(lambda task: self._prepared(process, task))
         rounds = [k * len(missing) // (WHOLE_ROUNDS - 1) for k in range(WHOLE_ROUNDS)] if whole is None else []
         wholes: list[float] = []
         failure = ""
@@ -364,6 +320,14 @@ class _Device:
             cut = self._cut(process, network, call_s)
         self._tell("", total, total)
         return whole, cut, reasons
+
+    def _prepared(self, process: MeasuringProcess, task: Task) -> Answer:
+        answer = process.ask(task, timeout_s=WHOLE_TIMEOUT_S)
+        if answer.error:
+            self.run.notes.append(
+                f"sizes that the network computes are made up, since running it failed: {answer.error}"
+            )
+        return answer
 
     def _cut(self, process: MeasuringProcess, network: Network, call_s: float) -> float:
         least = call_s / 2

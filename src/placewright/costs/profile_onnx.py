@@ -101,10 +101,14 @@ class OnnxNetwork:
                 if v.elements <= KNOWN_ELEMENTS and len(v.shape) <= 1
             }
         )
-        if not wanted:
-            return
-        answer = ask(OnnxValues(self.inputs, self._ancestors(wanted)))
-        self._known = {v.name: v for v in answer.values}
+        for name in wanted:
+            if (shape := self._stated_shape(name)) is not None:
+                values = b"".join(n.to_bytes(8, "little", signed=True) for n in shape)
+                self._known[name] = Input(name, "int64", (len(shape),), values=values)
+        computed = [name for name in wanted if name not in self._known]
+        if computed:
+            answer = ask(OnnxValues(self.inputs, self._ancestors(computed)))
+            self._known |= {v.name: v for v in answer.values}
 
     def unit(self, operator: int) -> Task:
         """Make the task that times one operator.
@@ -221,40 +225,35 @@ class OnnxNetwork:
             made.graph.output.append(info)
         return bytes(made.SerializeToString())
 
+    def _stated_shape(self, name: str) -> tuple[int, ...] | None:
+        """Value of what a Shape operator makes; ``None`` for what another one makes."""
+        node = self.model.graph.node[self._maker[name]]
+        if node.op_type != "Shape":
+            return None
+        ends = {a.name: a.i for a in node.attribute}
+        shape = self._values[node.input[0]].shape
+        return shape[ends.get("start", 0) : ends.get("end", len(shape))]
+
     def _ancestors(self, wanted: Sequence[str]) -> bytes:
-        """Model that computes some values; where it asks for a shape, the shape is put in."""
+        """Model that computes some values; where it asks for a shape, the shape is put in, so it stays small."""
         onnx = onnx_module()
         graph, chosen, pending = self.model.graph, set[int](), list(wanted)
         shapes: list[TensorProto] = []
         while pending:
-            k = self._maker.get(pending.pop(), -1)
+            name = pending.pop()
+            k = self._maker.get(name, -1)
             if k < 0 or k in chosen:
                 continue
             chosen.add(k)
-            if graph.node[k].op_type != "Shape":
+            if (shape := self._stated_shape(name)) is not None:
+                shapes.append(onnx.helper.make_tensor(name, onnx.TensorProto.INT64, [len(shape)], shape))
+            else:
                 pending += reads(graph.node[k])
-        nodes = sorted(chosen, key=self._rank.__getitem__)
+        kept = sorted((k for k in chosen if graph.node[k].op_type != "Shape"), key=self._rank.__getitem__)
+        inputs = [i.name for i in graph.input if i.name not in self._fixed and self._is_read(i.name, kept)]
         made = onnx.ModelProto()
-        kept = [k for k in nodes if graph.node[k].op_type != "Shape"]
-        for k in nodes:
-            node = graph.node[k]
-            if node.op_type == "Shape":
-                ends = {a.name: a.i for a in node.attribute}
-                shape = self._values[node.input[0]].shape
-                part = shape[ends.get("start", 0) : ends.get("end", len(shape))]
-                shapes.append(onnx.helper.make_tensor(node.output[0], onnx.TensorProto.INT64, [len(part)], part))
-        given = {t.name for t in shapes}
-        inputs = [i.name for i in self.model.graph.input if i.name not in self._fixed]
-        made.ParseFromString(self._model(kept, [n for n in inputs if self._is_read(n, kept)], []))
+        made.ParseFromString(self._model(kept, inputs, wanted))
         made.graph.initializer.extend(shapes)
-        for name in wanted:
-            if name not in given:
-                info = onnx.ValueInfoProto(name=name)
-                info.type.tensor_type.elem_type = self._element[self._values[name].dtype]
-                made.graph.output.append(info)
-            else:  # a graph's output must be made by a node
-                made.graph.node.append(onnx.helper.make_node("Identity", [name], [name + "/known"]))
-                made.graph.output.append(onnx.ValueInfoProto(name=name + "/known"))
         return bytes(made.SerializeToString())
 
     def _is_read(self, name: str, nodes: Sequence[int]) -> bool:

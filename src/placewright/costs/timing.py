@@ -59,7 +59,7 @@ def measure(
     call : callable
     threads : int
         1: the calling thread's CPU time is the clock, which other processes on a busy machine hardly disturb. More: the
-        wall clock, and only the faster half of the calls counts, since what disturbs makes a call slower.
+        wall clock, and only the fastest quarter of the calls counts, since what disturbs makes a call slower.
     before : callable, optional
         Done before each call, not timed: puts the caches into the state that the network would leave them in.
     enough_s : float
@@ -96,9 +96,9 @@ def measure(
 
 
 def _summary(taken: list[float], threads: int) -> Sample:
-    counted = sorted(taken) if threads == 1 else sorted(taken)[: (len(taken) + 1) // 2]
+    counted = sorted(taken) if threads == 1 else sorted(taken)[: (len(taken) + 3) // 4]
     median = statistics.median(counted)
-    if len(counted) < 2 or median <= 0:
+    if len(counted) < 2 or median <= 0:  # 1: not stable yet
         return Sample(median, 0.0 if median <= 0 else 1.0, len(counted))
     low, _, high = statistics.quantiles(counted, n=4, method="inclusive")
     # 1.2533 sigma / sqrt(n) for the median of a normal sample, with sigma = (quartile distance) / 1.349.
