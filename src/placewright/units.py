@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Context, Decimal
 
 from placewright.errors import InvalidInput
 
@@ -21,22 +22,26 @@ _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 _NUMBER = re.compile(r"^\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\s\d]*)\s*$")
 
+_EXACT = Context(prec=40, traps=[])
+"""More digits than a double has; what is too large becomes infinite instead of raising."""
 
-def _split(text: str, what: str, example: str) -> tuple[float, str]:
+
+def _split(text: str, what: str, example: str) -> tuple[str, str]:
     match = _NUMBER.match(text)
     if match is None:
         raise InvalidInput(f"{what} {text!r} is not a number with a unit; write for example {example!r}")
-    return float(match[1]), match[2]
+    return match[1], match[2]
 
 
 def _scaled(value: object, units: dict[str, float], what: str, example: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise InvalidInput(f"{what} {value!r} is neither a number nor text; write for example {example!r}")
     if isinstance(value, str):
-        number, unit = _split(value, what, example)
+        text, unit = _split(value, what, example)
         if unit not in units:
             raise InvalidInput(f"{what} {value!r} has the unknown unit {unit!r}; write for example {example!r}")
-        number *= units[unit]
+        # In decimal arithmetic, so that '5 us' is the double nearest to 5e-6.
+        number = float(_EXACT.multiply(_EXACT.create_decimal(text), Decimal(repr(units[unit]))))
     else:
         number = float(value)
     if math.isnan(number) or number < 0:
@@ -101,15 +106,15 @@ def parse_flops_per_second(value: object, what: str = "peak") -> float:
     return _scaled(value, _FLOPS, what, "1.2 TFLOP/s")
 
 
-def parse_seconds(value: object, what: str = "time") -> float:
-    """Seconds of ``5 us``, ``60s``, ``2 min``, or a bare number of seconds.
+def parse_seconds(value: object, what: str = "time", example: str = "5 us") -> float:
+    """Seconds of ``5 us``, ``60s``, ``2 min``, or a bare number of seconds; ``example`` stands in error messages.
 
     Examples
     --------
     >>> parse_seconds("250 ms"), parse_seconds("2 min"), parse_seconds(3)
     (0.25, 120.0, 3.0)
     """
-    return _scaled(value, {**_SECONDS, "": 1.0}, what, "5 us")
+    return _scaled(value, {**_SECONDS, "": 1.0}, what, example)
 
 
 def format_seconds(seconds: float) -> str:
