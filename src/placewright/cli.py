@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -83,6 +84,7 @@ def _pose(
         costs=as_costs(costs),
         fuse=fuse,
         on_progress=progress.tell,
+        on_step=progress.step,
     )
 
 
@@ -105,14 +107,17 @@ def plan(
     as_json: AsJson = False,
 ) -> int:
     """Place a network on a cluster and prove how good the placement is."""
+    from placewright.comparison import known_solvers, without_plan
     from placewright.evaluate import evaluate
-    from placewright.io import result_to_json, write_atomic, write_plan
+    from placewright.io import check_writable, result_to_json, write_atomic, write_plan
     from placewright.report import explain, html_report, plan_report, trace_json
     from placewright.solve import solve
     from placewright.units import parse_seconds
 
     progress = ProgressLine(sys.stderr)
-    seconds = parse_seconds(budget, "--budget")
+    seconds = parse_seconds(budget, "--budget", "60s")
+    known_solvers([solver])
+    check_writable(output, report, trace)
     problem = _pose(
         model,
         cluster,
@@ -141,7 +146,7 @@ def plan(
     elif found is not None:
         _show(plan_report(problem, result, judged))
     if found is None:
-        _complain(result.infeasible or f"no plan within --budget {budget}; give more, or allow more memory")
+        _complain(without_plan(result, budget))
     return EXIT_CODES[result.status.value]
 
 
@@ -163,6 +168,7 @@ def compare(
     as_json: AsJson = False,
 ) -> int:
     """Run several solvers on one problem, the same budget each, and compare value, bound, gap and time."""
+    from placewright.comparison import best_of, known_solvers, without_plan
     from placewright.comparison import compare as run_all
     from placewright.evaluate import evaluate
     from placewright.io import result_to_json
@@ -170,7 +176,8 @@ def compare(
     from placewright.units import parse_seconds
 
     progress = ProgressLine(sys.stderr)
-    seconds = parse_seconds(budget, "--budget")
+    seconds = parse_seconds(budget, "--budget", "60s")
+    names = known_solvers(solvers.split(",")) if solvers is not None else None
     problem = _pose(
         model,
         cluster,
@@ -182,7 +189,6 @@ def compare(
         costs=costs,
         fuse=fuse,
     )
-    names = [name.strip() for name in solvers.split(",")] if solvers is not None else None
     rows = run_all(problem, names, budget_s=seconds, seed=seed, on_progress=progress)
     progress.close()
     if as_json:
@@ -196,7 +202,10 @@ def compare(
         _print_json({"results": shown})
     else:
         _show(comparison_table(rows))
-    return min(EXIT_CODES[r.status.value] for _, r in rows)
+    best = best_of(rows)
+    if best.plan is None:
+        _complain(without_plan(best, budget))
+    return EXIT_CODES[best.status.value]
 
 
 @app.command()
@@ -215,11 +224,13 @@ def run(
     """Run a plan, check its outputs against the unsplit network, and compare measured with predicted time."""
     from placewright.evaluate import evaluate
     from placewright.execute import run_plan
-    from placewright.io import measurement_to_json, read_plan, write_atomic
+    from placewright.io import check_writable, read_plan, runs_to_json, write_atomic
     from placewright.report import html_report, plan_report, trace_json
     from placewright.units import parse_seconds
 
     progress = ProgressLine(sys.stderr)
+    longest = parse_seconds(timeout, "--timeout", "60s")
+    check_writable(report, trace)
     file = read_plan(plan_path)
     measured = run_plan(
         file.problem,
@@ -228,7 +239,7 @@ def run(
         model=model,
         runs=runs,
         alone=alone,
-        timeout_s=parse_seconds(timeout, "--timeout"),
+        timeout_s=longest,
         on_progress=progress.tell,
     )
     judged = evaluate(file.problem, file.plan.device_of, schedule=file.plan.schedule)
@@ -237,7 +248,7 @@ def run(
     if trace is not None:
         write_atomic(trace, trace_json(file.problem, file.plan, measured))
     if as_json:
-        _print_json({"measurements": [measurement_to_json(m) for m in measured]})
+        _print_json(runs_to_json(file.problem, measured))
     else:
         _show(plan_report(file.problem, file.result, judged, measured))
     return 0
@@ -281,7 +292,7 @@ def evaluate(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = F
 @app.command()
 def verify(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = False) -> int:
     """Check a plan by code that shares nothing with the solvers. Exit code 3 when it breaks a rule."""
-    from placewright.io import read_plan
+    from placewright.io import read_plan, verdict_to_json
     from placewright.posing import read_posed
     from placewright.report import verify_report
     from placewright.verify import verify as check
@@ -289,7 +300,7 @@ def verify(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = Fal
     problem = read_posed(problem_path)
     violations = check(problem, read_plan(plan_path, problem).plan)
     if as_json:
-        _print_json({"legal": not violations, "violations": list(violations)})
+        _print_json(verdict_to_json(problem, violations))
     else:
         _show(verify_report(violations))
     return 3 if violations else 0
@@ -302,10 +313,11 @@ def probe(
 ) -> int:
     """Describe this machine as unlike CPU devices, every figure measured between their workers."""
     from placewright.execute.probe import probe as measure
-    from placewright.io import cluster_to_text, write_cluster
+    from placewright.io import check_writable, cluster_to_text, write_cluster
     from placewright.report import cluster_report
 
     progress = ProgressLine(sys.stderr)
+    check_writable(output)
     cluster = measure(devices=devices, on_progress=progress.tell)
     if output is not None:
         write_cluster(output, cluster)
@@ -332,6 +344,7 @@ def profile(
     devices = read_cluster(cluster)
     graph = capture(model, fuse=fuse)
     measured = measure(model, graph, devices, on_progress=progress.step)
+    progress.close()
     if as_json:
         _print_json(times_to_json(graph, devices, measured.times))
     else:
@@ -352,9 +365,10 @@ def convert(
     fuse: Fuse = True,
 ) -> int:
     """Write a network, its cluster, times and wishes as one problem file that reproduces a plan."""
-    from placewright.io import write_problem
+    from placewright.io import check_writable, write_problem
 
     progress = ProgressLine(sys.stderr)
+    check_writable(output)
     problem = _pose(
         file,
         cluster,
@@ -403,7 +417,7 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Show the versi
 
 
 def _complain(message: str) -> None:
-    line = " ".join(message.split())
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
     sys.stderr.write(f"placewright: {line}\n")
 
 
@@ -419,13 +433,14 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _complain(str(error))
         code = error.exit_code
     except TyperException as error:
-        _complain(f"{error.format_message()} (see 'placewright --help')")
+        if error.format_message():  # without arguments the help was shown
+            _complain(f"{error.format_message()} (see 'placewright --help')")
         code = 2
     except KeyboardInterrupt:
         _complain("interrupted")
         code = 130
-    except BrokenPipeError:
-        sys.stderr.close()
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except (OSError, MemoryError) as error:
         _complain(f"{type(error).__name__}: {error}")

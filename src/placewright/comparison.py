@@ -13,7 +13,7 @@ from placewright.result import Result
 from placewright.solve import solve
 from placewright.solvers import SOLVERS
 
-__all__ = ["catalogue_of_solvers", "compare"]
+__all__ = ["best_of", "catalogue_of_solvers", "compare", "known_solvers", "without_plan"]
 
 
 def compare(
@@ -38,9 +38,7 @@ def compare(
     """
     if solvers is None:
         solvers = [n for n, s in SOLVERS.items() if _fits(n, problem) and s.supports(problem) is None] + ["auto"]
-    unknown = [name for name in solvers if name != "auto" and name not in SOLVERS]
-    if unknown:
-        raise InvalidInput(f"solver {unknown[0]!r} is unknown; use auto or some of {', '.join(SOLVERS)}")
+    solvers = known_solvers(solvers)
     rows: list[tuple[str, Result]] = []
     for name in solvers:
         rows.append((name, solve(problem, solver=name, budget=budget_s, seed=seed, on_progress=on_progress)))
@@ -48,6 +46,42 @@ def compare(
             break
     bound = max(r.lower_bound_s for _, r in rows)
     return [(name, replace(r, lower_bound_s=bound)) for name, r in rows]
+
+
+def known_solvers(names: Sequence[str]) -> list[str]:
+    """Strip names of solvers and drop repeated ones.
+
+    Raises
+    ------
+    InvalidInput
+        With every name that is neither ``auto`` nor in ``placewright solvers``.
+
+    Examples
+    --------
+    >>> known_solvers(["heft", " etf", "heft"])
+    ['heft', 'etf']
+    """
+    stripped = list(dict.fromkeys(name.strip() for name in names))
+    unknown = [repr(name) for name in stripped if name != "auto" and name not in SOLVERS]
+    if unknown:
+        what = f"solver {unknown[0]} is" if len(unknown) == 1 else f"solvers {', '.join(unknown)} are"
+        raise InvalidInput(f"{what} unknown; use auto or some of {', '.join(SOLVERS)}")
+    return stripped
+
+
+def best_of(rows: Sequence[tuple[str, Result]]) -> Result:
+    """Return the result with the best plan; without any plan, one that says why there can be none if one does."""
+    results = [r for _, r in rows]
+    return min(results, key=lambda r: (r.value_s, not r.infeasible))
+
+
+def without_plan(result: Result, budget: str) -> str:
+    """Say why a result has no plan, and what to do; ``budget`` as the user gave it."""
+    if result.infeasible:
+        return result.infeasible
+    if result.interrupted:
+        return "interrupted before a plan was found; let it run longer"
+    return f"no plan was found within --budget {budget}; give more time, allow more devices or raise their memory"
 
 
 def _fits(name: str, problem: Problem) -> bool:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from placewright.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import rustworkx
 
 __all__ = ["Operator", "OperatorGraph", "Source", "Tensor"]
 
@@ -273,6 +276,7 @@ def _violations(
     operators: tuple[Operator, ...], tensors: tuple[Tensor, ...], classes: list[tuple[int, ...]]
 ) -> list[str]:
     found: list[str] = []
+    late: list[str] = []
     n = len(operators)
     if n == 0:
         found.append("it has no operators; there is nothing to place")
@@ -296,14 +300,18 @@ def _violations(
         if list(t.readers) != sorted(set(t.readers)):
             found.append(f"tensor {t.name!r}: readers {t.readers} are not ascending and distinct")
         if t.readers and t.readers[0] <= t.producer:
-            found.append(
+            late.append(
                 f"tensor {t.name!r}: reader {operators[t.readers[0]].name!r} does not stand after its producer "
-                f"{operators[t.producer].name!r}; OperatorGraph.build sorts, and names the cycle if there is one"
+                f"{operators[t.producer].name!r}; put operators in topological order, as OperatorGraph.build does"
             )
     for members in classes:
         bad = [v for v in members if not 0 <= v < n]
         if bad:
             found.append(f"colocation class {members}: operator index {bad[0]} is outside 0..{n - 1}")
+    if late:
+        whole = [t for t in tensors if all(0 <= v < n for v in (t.producer, *t.readers))]
+        cycle = _cycle(operators, whole)
+        found += [cycle] if cycle else late
     return found
 
 
@@ -330,15 +338,27 @@ def _topological_order(operators: Sequence[Operator], tensors: Sequence[Tensor],
     """Of all topological orders the one nearest to the order given."""
     import rustworkx
 
+    try:
+        return list(rustworkx.lexicographical_topological_sort(_digraph(operators, tensors), lambda v: f"{v:012d}"))
+    except rustworkx.DAGHasCycle:
+        raise InvalidInput(_cycle(operators, tensors), what=f"graph {name!r}" if name else "graph") from None
+
+
+def _digraph(operators: Sequence[Operator], tensors: Sequence[Tensor]) -> rustworkx.PyDiGraph[int, None]:
+    import rustworkx
+
     graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
     graph.add_nodes_from(range(len(operators)))
     graph.add_edges_from_no_data([(t.producer, v) for t in tensors for v in t.readers])
-    try:
-        return list(rustworkx.lexicographical_topological_sort(graph, key=lambda v: f"{v:012d}"))
-    except rustworkx.DAGHasCycle:
-        cycle = [a for a, _ in rustworkx.digraph_find_cycle(graph)]
+    return graph
+
+
+def _cycle(operators: Sequence[Operator], tensors: Sequence[Tensor]) -> str:
+    """Name one cycle; empty when there is none."""
+    import rustworkx
+
+    cycle = [a for a, _ in rustworkx.digraph_find_cycle(_digraph(operators, tensors))]
+    if not cycle:
+        return ""
     shown = " -> ".join(repr(operators[v].name) for v in [*cycle, cycle[0]][:8]) + (" -> ..." if len(cycle) > 7 else "")
-    raise InvalidInput(
-        f"the operators form a cycle: {shown}; a placement needs an acyclic graph, so remove one of these tensors",
-        what=f"graph {name!r}" if name else "graph",
-    )
+    return f"the operators form a cycle: {shown}; a placement needs an acyclic graph, so remove one of these tensors"

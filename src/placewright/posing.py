@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+import numpy as np
+
 from placewright.capture import capture
 from placewright.cluster import Cluster
 from placewright.costs import profile, roofline
@@ -31,6 +33,7 @@ def pose(
     costs: Costs = "auto",
     fuse: bool = True,
     on_progress: Callable[[str], None] | None = None,
+    on_step: Callable[[str], None] | None = None,
 ) -> Problem:
     """Make the problem that a command line describes.
 
@@ -50,6 +53,8 @@ def pose(
         Whether operators that a back-end never separates are placed as one.
     on_progress : callable, optional
         Told what happens, a line at a time.
+    on_step : callable, optional
+        Told of each of the many steps of a measurement.
 
     Raises
     ------
@@ -74,7 +79,9 @@ def pose(
     graph = capture(model, fuse=fuse)
     if not graph.name:
         graph = replace_name(graph, Path(model).stem if not model.startswith("py:") else model.rpartition(":")[2])
-    times = times_for(model, graph, cluster, costs=costs, on_progress=tell)
+    # What is wrong with the wishes is said before minutes are spent on measuring.
+    Problem(graph, cluster, np.zeros((len(graph), len(cluster))), wishes=wishes)
+    times, cluster = times_for(model, graph, cluster, costs=costs, on_progress=tell, on_step=on_step)
     return Problem(graph, cluster, times, objective or "makespan", wishes)
 
 
@@ -90,24 +97,40 @@ def times_for(
     *,
     costs: Costs = "auto",
     on_progress: Callable[[str], None] | None = None,
-) -> Times:
+    on_step: Callable[[str], None] | None = None,
+) -> tuple[Times, Cluster]:
     """Get processing times: measured on devices that are CPU cores of this machine, roofline for the others.
 
     ``auto`` measures when every device of the cluster is here, so that measured and modelled devices aren't mixed
     unasked; ``profile`` measures what it can reach; ``roofline`` measures nothing.
+
+    Returns
+    -------
+    Times
+    Cluster
+        The one given, with the measured cut overheads of measured devices that state none.
     """
     here = set(available_cores())
     reachable = [d.kind == "cpu" and bool(d.cores) and set(d.cores) <= here for d in cluster.devices]
     if costs == "roofline" or (costs == "auto" and not all(reachable)):
-        return roofline(graph, cluster)
+        return roofline(graph, cluster), cluster
     if not any(reachable):
-        raise InvalidInput("no device of the cluster is here to be profiled; use --costs roofline")
+        raise InvalidInput(
+            f"no device of the cluster is a CPU with 'cores' among this machine's ({_shown(sorted(here))}), so none "
+            "can be profiled; use --costs roofline, or a cluster that 'placewright probe' made"
+        )
     tell = on_progress or (lambda line: None)
     tell(f"measuring the operators of {model} on {sum(reachable)} devices; times are kept for the next time")
-    report = profile(model, graph, cluster)
+    report = profile(model, graph, cluster, on_progress=on_step)
     for fallback in report.fallbacks:
         tell(f"not measured: {fallback.operator} on {fallback.device}: {fallback.reason}")
-    return report.times
+    for note in report.notes:
+        tell(f"note: {note}")
+    return report.times, report.cluster(cluster)
+
+
+def _shown(cores: Sequence[int]) -> str:
+    return ", ".join(map(str, cores[:8])) + (", ..." if len(cores) > 8 else "")
 
 
 def read_posed(path: Path) -> Problem:

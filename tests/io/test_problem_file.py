@@ -223,7 +223,7 @@ def changed(path, value):
         (["graph", "operators", 1, "weight_bytes"], -1, "operator 'b': weight_bytes -1 is below 0"),
         (["graph", "operators", 1, "name"], "a", "operator 'a' stands twice"),
         (["graph", "operators"], [], "it has no operators"),
-        (["graph", "tensors", 0, "readers"], [0], "does not stand after its producer"),
+        (["graph", "tensors", 0, "readers"], [0], "the operators form a cycle"),
         (["graph", "tensors", 0, "producer"], 10**30, "is outside 0..1"),
         (["graph", "colocation"], [[0, 9]], "operator index 9 is outside 0..1"),
         (["graph", "source", "format"], "pickle", "graph.source.format: invalid enum value 'pickle'"),

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from placewright.errors import InvalidInput
+from placewright.errors import ExecutionError, InvalidInput
 from placewright.measurement import Measurement
 from placewright.plan import Plan
 from placewright.problem import Problem
 
 __all__ = ["find_model", "run_plan"]
+
+TOLERANCE = 1e-5
+"""Largest difference of an output from the unsplit network's, relative to that output's largest magnitude."""
 
 
 def run_plan(
@@ -74,14 +76,21 @@ def run_plan(
 def find_model(problem: Problem, folder: Path) -> Path:
     """Return the network's file at or below ``folder``; a path in a plan file is never followed out of it."""
     source = problem.graph.source
+    if source is not None and source.format == "py":
+        raise InvalidInput(
+            f"the network is made by the function {source.location!r}, which is not called unasked; "
+            f"give --model py:{source.location} to call it"
+        )
     if source is None or source.format not in ("onnx", "pt2"):
-        kind = "made by code" if source is not None and source.format == "py" else "not named in the plan"
-        raise InvalidInput(f"the network is {kind}; give it with --model")
+        raise InvalidInput("the plan names no network to run; give it with --model PATH")
     root = folder.resolve()
     for candidate in (root / source.location, root / Path(source.location).name):
-        real = candidate.resolve()
-        if real.is_relative_to(root) and real.is_file():
-            return real
+        try:
+            real = candidate.resolve()
+            if real.is_relative_to(root) and real.is_file():
+                return real
+        except (OSError, ValueError, RuntimeError):  # a name too long, with a NUL, or a circle of links
+            continue
     raise InvalidInput(
         f"the network {source.location!r} is not in the plan's folder {str(folder)!r}; give it with --model PATH"
     )
@@ -107,14 +116,14 @@ def _torch(problem: Problem, plan: Plan, location: str, runs: int, tell: Callabl
 
     program, args, kwargs = _load_torch(problem, location)
     tell(f"running the plan {runs} times in one process")
-    seconds = []
-    error = 0.0
-    for _ in range(runs):
-        begun = time.perf_counter()
-        outcome = run_torch_local(program, args, problem, plan, kwargs=kwargs)
-        seconds.append(time.perf_counter() - begun)
-        error = max(error, outcome.max_relative_error)
-    return Measurement("plan", tuple(seconds), plan.value_s, (), error)
+    outcome = run_torch_local(program, args, problem, plan, kwargs=kwargs, runs=runs)
+    error = outcome.max_relative_error
+    if not error <= TOLERANCE:
+        raise ExecutionError(
+            f"an output differs from the unsplit network's by {error:.2g} of its largest magnitude, more than "
+            f"{TOLERANCE:g}; the plan's run is wrong, please report it with the model"
+        )
+    return Measurement("plan", outcome.runs_s, plan.value_s, (), error)
 
 
 def _load_torch(problem: Problem, location: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

@@ -2,18 +2,18 @@
 
 from placewright.io.cluster_file import cluster_from_text, read_cluster
 from placewright.io.cluster_writing import cluster_to_text, write_cluster
-from placewright.io.other_json import evaluation_to_json, measurement_to_json, times_to_json
+from placewright.io.other_json import evaluation_to_json, runs_to_json, times_to_json, verdict_to_json
 from placewright.io.plan_file import PlanFile, read_plan, write_plan
 from placewright.io.problem_file import problem_from_json, problem_hash, problem_to_json, read_problem, write_problem
-from placewright.io.reading import write_atomic
+from placewright.io.reading import check_writable, write_atomic
 from placewright.io.result_json import placement_by_name, result_to_json
 
 __all__ = [
     "PlanFile",
+    "check_writable",
     "cluster_from_text",
     "cluster_to_text",
     "evaluation_to_json",
-    "measurement_to_json",
     "placement_by_name",
     "problem_from_json",
     "problem_hash",
@@ -22,7 +22,9 @@ __all__ = [
     "read_plan",
     "read_problem",
     "result_to_json",
+    "runs_to_json",
     "times_to_json",
+    "verdict_to_json",
     "write_atomic",
     "write_cluster",
     "write_plan",

@@ -21,7 +21,16 @@ import yaml
 from placewright.errors import InvalidInput
 from placewright.units import format_bytes
 
-__all__ = ["closest", "decode_json", "decode_yaml", "encode_lines", "read_bounded", "translated", "write_atomic"]
+__all__ = [
+    "check_writable",
+    "closest",
+    "decode_json",
+    "decode_yaml",
+    "encode_lines",
+    "read_bounded",
+    "translated",
+    "write_atomic",
+]
 
 LARGEST_FILE_BYTES = 512 * 2**20
 MOST_VALUES = 2**26
@@ -220,6 +229,35 @@ def _check_yaml(data: bytes, what: str) -> None:
                 raise InvalidInput(
                     f"line {line} is nested deeper than {DEEPEST_YAML} levels; no such file needs that", what=what
                 )
+
+
+def check_writable(*paths: Path | str | None) -> None:
+    """Refuse paths that :func:`write_atomic` could not write to, before work is done for them; ``None`` is none.
+
+    Raises
+    ------
+    InvalidInput
+        With every path that is a folder, or in a folder that is absent or can't be written to.
+    """
+    found = [f"file {str(path)!r} {reason}" for path in paths if path is not None and (reason := _why_not(path))]
+    if found:
+        raise InvalidInput(found)
+
+
+def _why_not(path: Path | str) -> str:
+    remedy = "give a path in a folder that exists and is writable"
+    target = Path(os.path.realpath(path))
+    try:
+        if target.is_dir():
+            return f"can't be written: is a directory; {remedy}"
+        if not target.parent.is_dir():
+            return f"can't be written: there is no folder {str(target.parent)!r}; {remedy}"
+        there = target if target.exists() and not target.is_file() else target.parent
+        if not os.access(there, os.W_OK):
+            return f"can't be written: permission denied; {remedy}"
+    except OSError as error:
+        return f"can't be written: {(error.strerror or str(error)).lower()}; {remedy}"
+    return ""
 
 
 def write_atomic(path: Path | str, data: bytes | str) -> None:
