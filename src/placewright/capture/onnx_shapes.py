@@ -335,7 +335,17 @@ def _symbolic(model: ModelProto, values: dict[str, Value]) -> None:
     try:
         from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
-        graph = SymbolicShapeInference.infer_shapes(model, auto_merge=True).graph
+        # Step by step: its own infer_shapes writes what it could not complete into the working folder.
+        inference = SymbolicShapeInference(2**31 - 1, True, False, 0)
+        inference._preprocess(model)
+        complete = False
+        while inference.run_:
+            complete = inference._infer_impl()
+        inference._update_output_from_vi()
+        if not complete:
+            _LOG.debug("symbolic shape inference: incomplete")
+            return
+        graph = inference.out_mp_.graph
     except Exception as failure:  # not installed, or it gives up in one of many ways
         _LOG.debug("symbolic shape inference: %s", _one_line(failure))
         return
