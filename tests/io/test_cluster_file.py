@@ -6,7 +6,6 @@ import math
 import msgspec
 import pytest
 from hypothesis import given, settings
-from random_problems import clusters
 
 from placewright.catalogue import lookup
 from placewright.cluster import Cluster, Device, Link
@@ -14,6 +13,7 @@ from placewright.errors import InvalidInput
 from placewright.io import cluster_from_text, cluster_to_text, read_cluster, write_cluster
 from placewright.io.cluster_file import ClusterEntry
 from placewright.io.reading import decode_yaml
+from tests.io.random_problems import clusters
 
 EXAMPLE = """
 devices:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_problems import plans, problems
 
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput, NoPlan
@@ -20,6 +19,7 @@ from placewright.plan import Plan, Provenance, Schedule, Transfer
 from placewright.problem import Problem
 from placewright.result import Result
 from placewright.verify import verify
+from tests.io.random_problems import plans, problems
 
 
 def problem_of(*, weight=0, names=("ab", "d"), devices=("gpu", "cpu")):

@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from random_problems import problems
 
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput
@@ -17,6 +16,7 @@ from placewright.io import problem_from_json, problem_hash, problem_to_json, rea
 from placewright.io.problem_document import ProblemDocument
 from placewright.objective import Makespan
 from placewright.problem import Problem, Times, Wish
+from tests.io.random_problems import problems
 
 
 def small(**changes):

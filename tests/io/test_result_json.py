@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_problems import plans, problems
 
 from placewright.cluster import Cluster, Device
 from placewright.evaluate.evaluation import DeviceUse, Evaluation
@@ -18,6 +17,7 @@ from placewright.io.result_json import ResultDocument
 from placewright.plan import Plan, Schedule
 from placewright.problem import Problem
 from placewright.result import Result
+from tests.io.random_problems import plans, problems
 
 
 def fused():
