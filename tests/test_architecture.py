@@ -1,0 +1,188 @@
+"""The house rules that a machine can check: who may import whom, what a facade exports, how long a file is."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import rustworkx
+
+import placewright
+
+ROOT = Path(placewright.__file__).parent
+
+ROWS = (
+    ("errors",),
+    ("units", "rounding", "highs"),
+    ("_kernel",),
+    ("graph", "cluster", "objective"),
+    ("catalogue", "host"),
+    ("problem",),
+    ("plan", "measurement"),
+    ("result",),
+    ("arrays",),
+    ("evaluate",),
+    ("verify",),
+    ("algorithm",),
+    ("coarsen",),
+    ("bounds",),
+    ("solvers",),
+    ("solve",),
+    ("comparison",),
+    ("io",),
+    ("capture",),
+    ("costs",),
+    ("execute",),
+    ("export",),
+    ("posing",),
+    ("report",),
+    ("cli",),
+)
+"""Data flows down: a module imports from rows above its own, and from its own package."""
+
+ROW_OF = {name: k for k, row in enumerate(ROWS) for name in row}
+
+SHARED_BY_ALGORITHMS = {
+    "placewright.solvers.makespan.start",
+    "placewright.solvers.makespan.cp_sat_model",
+    "placewright.bounds.feasibility",
+}
+"""Models and starts in the packages of algorithms that are no algorithms themselves."""
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+FACADES = [name for name, path in MODULES.items() if path.name == "__init__.py"]
+
+
+def imports(module: str, tree: ast.AST, top_level: bool = False) -> Iterator[str]:
+    """Modules of placewright that a module names in its imports, those inside functions included unless ``top_level``.
+
+    What stands under ``if TYPE_CHECKING`` is not imported when the program runs, and belongs to the second kind.
+    """
+    for node in run_at_import(tree) if top_level else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if a.name.split(".")[0] == "placewright")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "placewright":
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in MODULES else str(node.module)
+
+
+def run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from run_at_import(node)
+
+
+def part(module: str) -> str:
+    """Name below ``placewright``: the module's row goes by it; empty for the facade."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def test_every_module_stands_in_a_row() -> None:
+    """A new top-level module or package is given its place before anything is built on it."""
+    assert {part(m) for m in MODULES} - {""} <= ROW_OF.keys()
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if part(m)])
+def test_data_flows_one_way(module: str) -> None:
+    """A module imports only from its own package and from rows above, also inside functions."""
+    own = part(module)
+    for target in imports(module, TREES[module]):
+        if not part(target):  # the facade itself: nothing but the version
+            continue
+        assert part(target) == own or ROW_OF[part(target)] < ROW_OF[own], f"{module} imports {target}"
+
+
+def test_only_the_version_is_taken_from_the_facade() -> None:
+    """Nothing inside imports the facade's functions, which import everything."""
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "placewright":
+                names = {a.name for a in node.names if f"placewright.{a.name}" not in MODULES}
+                assert names <= {"__version__"}, f"{module} imports {names} from the facade"
+
+
+def test_imports_form_no_cycle() -> None:
+    """The graph of what is imported when modules are loaded is acyclic."""
+    graph: rustworkx.PyDiGraph = rustworkx.PyDiGraph()
+    index = {name: graph.add_node(name) for name in MODULES}
+    for module, tree in TREES.items():
+        for target in imports(module, tree, top_level=True):
+            if target != module and not module.startswith(f"{target}."):  # a package stands for its facade
+                graph.add_edge(index[module], index[target], None)
+    cycle = [graph[a] for a, _ in rustworkx.digraph_find_cycle(graph)]
+    assert not cycle, " -> ".join(cycle)
+
+
+def test_the_checker_shares_no_code_with_what_it_checks() -> None:
+    """``verify`` knows the data alone: neither judge, kernels, arrays, solvers nor bounds."""
+    assert {part(m) for m in imports("verify", TREES["placewright.verify"])} <= {"cluster", "graph", "plan", "problem"}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if part(m) in ("solvers", "bounds") and m not in FACADES])
+def test_algorithms_do_not_import_each_other(module: str) -> None:
+    """An algorithm's file imports no other algorithm's; models and starts may be shared."""
+    others = {m for m in imports(module, TREES[module]) if part(m) in ("solvers", "bounds")}
+    assert others <= SHARED_BY_ALGORITHMS | set(FACADES) - {"placewright.solvers", "placewright.bounds"}
+
+
+@pytest.mark.parametrize("name", FACADES)
+def test_exports_are_exactly_all(name: str) -> None:
+    """A facade lists what it gathers from its modules and what it defines, no more, no less; each name is there."""
+    body = TREES[name].body
+    ours = [n for n in body if isinstance(n, ast.ImportFrom) and (n.module or "").split(".")[0] == "placewright"]
+    gathered = {a.name for n in ours for a in n.names}
+    defined = {n.name for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")}
+    if not gathered and not defined:
+        return  # an empty facade: its modules are imported one by one
+    facade = importlib.import_module(name)
+    listed = set(facade.__all__)
+    assert len(listed) == len(facade.__all__)
+    assert [n for n in facade.__all__ if not hasattr(facade, n)] == []
+    if name == "placewright":
+        assert listed == gathered | facade._LAZY.keys()
+    elif defined or any(isinstance(n, ast.AnnAssign) for n in body):  # what it imports is for its own use
+        own = defined | {n.target.id for n in body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+        assert defined <= listed <= own | gathered
+    else:
+        assert listed == gathered
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_files_are_short_and_named_for_what_they_hold(module: str) -> None:
+    """No file is above 500 lines, and none is a drawer for odds and ends."""
+    assert len(MODULES[module].read_text().splitlines()) <= 500
+    assert MODULES[module].stem not in ("utils", "util", "common", "helpers", "misc")
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m != "placewright.cli"])
+def test_only_the_command_line_prints(module: str) -> None:
+    """The library returns and logs; nothing but ``cli`` writes to standard output."""
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Call):
+            assert ast.unparse(node.func) not in ("print", "sys.stdout.write")
+
+
+def test_the_command_line_is_the_only_module_that_nobody_imports() -> None:
+    """Every file is used: imported somewhere, or run as ``python -m`` does (workers, and the writer of the schemas)."""
+    used = {target for module, tree in TREES.items() for target in imports(module, tree)}
+    text = "\n".join(path.read_text() for path in MODULES.values())
+    lonely = [m for m in MODULES if m not in used and m not in FACADES and f'"{m}"' not in text]
+    assert lonely == ["placewright.cli", "placewright.costs.worker", "placewright.io.schema"]
