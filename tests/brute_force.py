@@ -118,9 +118,7 @@ def _search(length, needs, uses, tail, finish, free, last, makespan, done, best)
             if uses[a, r]:
                 free[r] = end
         finish[a] = end
-        best = min(
-            best, _search(length, needs, uses, tail, finish, free, start, max(makespan, end), done + 1, best)
-        )
+        best = min(best, _search(length, needs, uses, tail, finish, free, start, max(makespan, end), done + 1, best))
         finish[a] = -1.0
         free[:] = kept
     return best

@@ -27,7 +27,9 @@ def problems(
             readers = draw(st.sets(st.integers(u + 1, n - 1), max_size=3))
             if readers:
                 tensors.append(
-                    Tensor(f"t{u}.{copy}", u, tuple(sorted(readers)), draw(st.integers(0, 64)), output=draw(st.booleans()))
+                    Tensor(
+                        f"t{u}.{copy}", u, tuple(sorted(readers)), draw(st.integers(0, 64)), output=draw(st.booleans())
+                    )
                 )
     heavy = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
     operators = [Operator(f"v{k}", weight_bytes=w * WEIGHT) for k, w in enumerate(heavy)]

@@ -81,9 +81,9 @@ class Budget:
         """Whether to stop."""
         return self.left_s <= 0.0
 
-    def share(self, fraction: float) -> Budget:
+    def share(self, fraction: float, *, at_most_s: float = float("inf")) -> Budget:
         """Give a part of what is left, cancelled together with this one."""
-        return Budget(self.left_s * fraction, self.iterations, self.cancelled)
+        return Budget(min(self.left_s * fraction, at_most_s), self.iterations, self.cancelled)
 
 
 class Algorithm(Protocol):

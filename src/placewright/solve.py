@@ -129,13 +129,16 @@ def _auto(problem: Problem, best: Result, clock: Budget, seed: int, on_progress:
     report(best, best.solver)
     exact = SOLVERS["makespan-cp-sat"]
     provable = exact.supports(problem) is None and len(problem.graph) <= EXACT_UP_TO
-    for share, algorithm in (
-        (0.15 if provable else 0.7, Annealing(target_s=best.lower_bound_s)),
-        (1.0, exact.algorithm if exact.supports(problem) is None else Annealing(hot=0.005)),
-    ):
+    search = Annealing(target_s=best.lower_bound_s)
+    if provable:
+        # Small problems are proved sooner than searched through.
+        stages = [(search, clock.share(0.15, at_most_s=0.2 + 0.03 * len(problem.graph))), (exact.algorithm, clock)]
+    else:
+        last = Annealing(hot=0.005) if exact.supports(problem) else exact.algorithm
+        stages = [(search, clock.share(0.7)), (last, clock)]
+    for algorithm, part in stages:
         if best.gap <= OPTIMALITY_TOLERANCE or clock.spent:
             break
-        part = clock.share(share)
         found = _run(algorithm, problem, best.plan, part, seed, merging)
         if isinstance(algorithm, Annealing):
             found = replace(found, alternatives={"annealing": found.value_s})

@@ -94,7 +94,9 @@ def _uses(
 ) -> tuple[DeviceUse, ...]:
     D = len(problem.cluster)
     operators = problem.graph.operators
-    busy = np.bincount(device, weights=schedule.finish_s - schedule.start_s, minlength=D)
+    finite = np.isfinite(schedule.finish_s)
+    lasting = np.where(finite, schedule.finish_s, 0.0) - np.where(finite, schedule.start_s, 0.0)
+    busy = np.bincount(device, weights=lasting, minlength=D)
     count = np.bincount(device, minlength=D)
     weights, cache, sent, received = ([0] * D for _ in range(4))
     for v, i in enumerate(device.tolist()):

@@ -20,6 +20,9 @@ from placewright.solvers.makespan.start import starting_placement
 
 __all__ = ["Annealing"]
 
+MOST_MOVES = 5_000_000
+"""Moves of a search that has no limit of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Annealing:
@@ -71,7 +74,9 @@ class Annealing:
         state.value[:] = cost, cost if fits else np.inf
         scale = cost
         best = incumbent
-        total = budget.iterations if budget.iterations is not None else None
+        total = budget.iterations
+        if total is None and not np.isfinite(budget.seconds):
+            total = MOST_MOVES
         done, rate, reported = 0, 20_000.0, np.inf
         begun = budget.elapsed_s
         span = max(1e-9, budget.left_s)

@@ -94,10 +94,10 @@ def build(problem: Problem, incumbent: Plan | None) -> Model:
                 continue
             size = int(p[v, i]) if cuts is None or cut[i] == 0 else int(p[v, i]) + int(cut[i]) * cuts[v]
             begun = proto.new_int_var(0, horizon, f"s{v}_{i}")
-            done = proto.new_int_var(0, horizon, f"e{v}_{i}")
+            over = proto.new_int_var(0, horizon, f"e{v}_{i}")
             proto.add(start[v] == begun).only_enforce_if(here[i])
-            proto.add(end[v] == done).only_enforce_if(here[i])
-            intervals.append(proto.new_optional_interval_var(begun, size, done, here[i], f"r{v}_{i}"))
+            proto.add(end[v] == over).only_enforce_if(here[i])
+            intervals.append(proto.new_optional_interval_var(begun, size, over, here[i], f"r{v}_{i}"))
             proto.add(end[v] >= int(low[v, i])).only_enforce_if(here[i])
             proto.add(makespan >= end[v] + int(tail[v, i])).only_enforce_if(here[i])
         proto.add_no_overlap(intervals)

@@ -1,0 +1,92 @@
+"""solve: merging, statuses, determinism, interruption."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import placewright as pw
+from placewright.algorithm import Budget
+from placewright.solvers import SOLVERS
+from placewright.verify import verify
+from tests.brute_force import optimum
+from tests.random_problems import problems
+
+
+def _chain(n: int = 12, D: int = 2) -> pw.Problem:
+    rng = np.random.default_rng(5)
+    graph = pw.OperatorGraph(
+        [pw.Operator(f"v{k}") for k in range(n)], [pw.Tensor(f"t{k}", k, (k + 1,), 50) for k in range(n - 1)]
+    )
+    cluster = pw.Cluster([pw.Device(f"d{i}") for i in range(D)], [pw.Link(0.01, 100.0, link_class="same-host")])
+    return pw.Problem(graph, cluster, rng.uniform(0.5, 2.0, (n, D)))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(problems(most_operators=6))
+def test_auto_ends_at_the_optimum_of_small_problems(problem: pw.Problem) -> None:
+    """The merged result is worth the optimum, is proved so, passes the checker; infeasible problems say why."""
+    best = optimum(problem)
+    result = pw.solve(problem, budget=20)
+    if np.isinf(best):
+        assert result.status in (pw.Status.INFEASIBLE, pw.Status.UNKNOWN)
+        assert result.plan is None
+        return
+    assert result.value_s == pytest.approx(best, rel=1e-8, abs=1e-8)
+    assert result.lower_bound_s <= best
+    assert verify(problem, result.require_plan()) == ()
+
+
+@pytest.mark.parametrize("name", sorted(SOLVERS))
+def test_every_solver_keeps_the_contract(name: str) -> None:
+    """Every solver: a legal plan, a bound below it, the same plan again from the same seed and iterations."""
+    problem = _chain()
+    results = [
+        pw.solve(problem, solver=name, budget=Budget(iterations=2000 if name == "annealing" else 5), seed=3)
+        for _ in "ab"
+    ]
+    for result in results:
+        assert verify(problem, result.require_plan()) == ()
+        assert 0 < result.lower_bound_s <= result.value_s
+        assert result.require_plan().provenance.seed == 3
+    first, second = (r.require_plan() for r in results)
+    assert first.device_of.tolist() == second.device_of.tolist()
+    assert first.schedule.start_s.tolist() == second.schedule.start_s.tolist()
+
+
+def test_a_cancelled_budget_returns_the_best_plan_so_far() -> None:
+    """Cancelling from another thread ends a search without limits, with a plan and the interrupted mark."""
+    budget = Budget()
+    threading.Timer(0.5, budget.cancelled.set).start()
+    result = pw.solve(_chain(60, 3), budget=budget)
+    assert result.plan is not None
+    assert result.interrupted or result.status is pw.Status.OPTIMAL
+
+
+def test_an_operator_that_fits_nowhere_is_named() -> None:
+    """Too little memory is infeasible, not an error, and the operators that don't fit are named with their needs."""
+    graph = pw.OperatorGraph([pw.Operator("small", weight_bytes=10), pw.Operator("huge", weight_bytes=3 * 2**30)])
+    cluster = pw.Cluster([pw.Device("gpu", memory_bytes=2**30)])
+    result = pw.solve(pw.Problem(graph, cluster, np.ones((2, 1))), budget=5)
+    assert result.status is pw.Status.INFEASIBLE
+    assert "'huge' needs 3 GiB" in result.infeasible
+    with pytest.raises(pw.NoPlan, match="huge"):
+        result.require_plan()
+
+
+def test_devices_without_a_link_are_never_split_across() -> None:
+    """Where no link joins two devices, connected operators stay together though the other device is idle."""
+    problem = _chain(6)
+    apart = pw.Problem(problem.graph, pw.Cluster(problem.cluster.devices), problem.times)
+    plan = pw.solve(apart, budget=5).require_plan()
+    assert len(plan.devices_used) == 1
+    assert plan.value_s == pytest.approx(problem.times.processing_s.sum(axis=0).min())
+
+
+def test_an_unknown_solver_is_bad_input() -> None:
+    """The message lists the names that exist."""
+    with pytest.raises(pw.InvalidInput, match="makespan-cp-sat"):
+        pw.solve(_chain(), solver="magic")
