@@ -100,7 +100,7 @@ class CpSat:
             # The main thread stays in Python, so that Ctrl-C can cancel the budget.
             thread.join(0.1)
             if budget.cancelled.is_set():
-                callback.stop_search()
+                solver.stop_search()
         outcome = status[0] if status else cp_model.UNKNOWN
         runtime = budget.elapsed_s - begun
         if outcome == cp_model.INFEASIBLE:
