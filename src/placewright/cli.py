@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
+EXIT_INTERRUPTED = 130
 
 Model = Annotated[
     str,
@@ -393,7 +394,7 @@ def solvers(as_json: AsJson = False) -> int:
 
     rows = catalogue_of_solvers()
     if as_json:
-        _print_json([{"name": n, "kind": k, "summary": s} for n, k, s in rows])
+        _print_json({"solvers": [{"name": n, "kind": k, "summary": s} for n, k, s in rows]})
     else:
         _show(solvers_table(rows))
     return 0
@@ -427,7 +428,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
     logging.basicConfig(level=logging.WARNING, format="placewright: %(message)s", stream=sys.stderr)
     try:
-        code = app(arguments, standalone_mode=False)
+        code = app(arguments, prog_name="placewright", standalone_mode=False)
         sys.stdout.flush()
     except PlacewrightError as error:
         _complain(str(error))
@@ -437,12 +438,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             _complain(f"{error.format_message()} (see 'placewright --help')")
         code = 2
     except KeyboardInterrupt:
-        _complain("interrupted")
-        code = 130
+        code = EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except (OSError, MemoryError) as error:
         _complain(f"{type(error).__name__}: {error}")
         code = 2
+    if code == EXIT_INTERRUPTED:  # from here, or from the command line's library
+        _complain("interrupted")
     sys.exit(code if isinstance(code, int) else 0)

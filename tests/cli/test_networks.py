@@ -1,0 +1,161 @@
+"""Commands on real networks: capture, plan, profile, run, probe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import placewright as pw
+from placewright.host import available_cores
+from tests.cli.commands import Call
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+RUN_KEYS = ["name", "predicted_s", "median_s", "quartiles_s", "prediction_error", "max_relative_error", "runs_s"]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    from tests.execute.small_onnx import branching, saved
+
+    return saved(branching(), tmp_path)
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Path:
+    """Two devices on one core of this machine."""
+    core = available_cores()[0]
+    path = tmp_path / "workers.yaml"
+    device = f"kind: cpu, cores: [{core}], threads: 1, flops: {{fp32: 10 GFLOP/s}}, memory_bandwidth: 5 GB/s"
+    path.write_text(
+        f"devices: [{{name: one, {device}}}, {{name: two, {device}}}]\n"
+        "links: [{class: same-host, bandwidth: 5 GB/s, latency: 20 us}]\n"
+    )
+    return path
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACEWRIGHT_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+def test_an_onnx_model_is_planned_by_the_roofline(placewright: Call, model: Path, cluster_file: Path) -> None:
+    """21 operators are placed; nothing but the plan is left in the folder."""
+    shown = placewright("plan", model, "--cluster", cluster_file, "--budget", "0", "--json", "--no-fuse")
+    assert shown.code == 0 and len(shown.json["placement"]) == 21
+    assert shown.json["problem"]["name"] == "model"
+    assert {p.name for p in model.parent.iterdir()} == {"model.onnx", "cluster.yaml"}
+
+
+def test_wishes_are_checked_before_anything_is_measured(placewright: Call, model: Path, workers: Path) -> None:
+    """A pin to a device that does not exist ends before the first measurement."""
+    shown = placewright("plan", model, "--cluster", workers, "--pin", "left*=gone", "--budget", "0")
+    assert shown.code == 2 and "no device is named 'gone'" in shown.line and "measuring" not in shown.err
+
+
+def test_measured_cuts_are_part_of_the_problem(placewright: Call, model: Path, workers: Path) -> None:
+    """Devices that state no cut overhead get the measured one, and profiling again takes all from the cache."""
+    shown = placewright("convert", model, "--cluster", workers, "-o", "problem.json")
+    assert shown.code == 0 and "measuring the operators" in shown.err
+    problem = pw.read_problem("problem.json")
+    assert problem.times.source == "profiled" and all(d.cut_overhead_s > 0 for d in problem.cluster.devices)
+    again = placewright("profile", model, "--cluster", workers, "--json")
+    assert again.code == 0 and list(again.json) == ["schema", "source", "processing_s"]
+    assert again.json["processing_s"][problem.graph.operators[0].name] == {
+        "one": problem.times.processing_s[0, 0],
+        "two": problem.times.processing_s[0, 1],
+    }
+    shown = placewright("profile", model, "--cluster", workers)
+    assert shown.code == 0 and "0 now" in shown.out
+
+
+def test_profile_needs_a_device_that_is_here(placewright: Call, model: Path, cluster_file: Path) -> None:
+    """A cluster of far devices can't be measured when that is asked for."""
+    shown = placewright("plan", model, "--cluster", cluster_file, "--costs", "profile")
+    assert shown.code == 2 and "use --costs roofline" in shown.line
+
+
+def test_run(placewright: Call, model: Path, workers: Path, tmp_path: Path) -> None:
+    """A plan over two workers is run, checked, measured beside each device alone, and reported."""
+    pins = ["--pin", "left*=one", "--pin", "right*=two"]
+    plan = ["plan", model, "--cluster", workers, "--costs", "roofline", "--no-fuse", "--budget", "0", *pins]
+    assert placewright(*plan, "-o", "plan.json").code == 0
+    shown = placewright("run", "plan.json", "--runs", "3", "--json", "--trace", "t.json", "--report", "r.html")
+    assert shown.code == 0 and list(shown.json) == ["schema", "problem", "measurements"]
+    rows = shown.json["measurements"]
+    assert [list(m) for m in rows] == [RUN_KEYS] * len(rows) and rows[0]["name"] == "plan"
+    assert len(rows[0]["runs_s"]) == 3 and rows[0]["max_relative_error"] <= 1e-5
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"] and (tmp_path / "r.html").exists()
+    shown = placewright("run", "plan.json", "--runs", "2", "--no-alone")
+    assert shown.code == 0 and "measured" in shown.out
+
+
+def test_run_finds_no_model(placewright: Call, model: Path, cluster_file: Path, tmp_path: Path) -> None:
+    """Moved: say where it was looked for. Changed: say that it is another. Beside a moved plan: found."""
+    assert placewright("plan", model, "--cluster", cluster_file, "--budget", "0", "-o", "plan.json").code == 0
+    (tmp_path / "away").mkdir()
+    moved = model.rename(tmp_path / "away" / "model.onnx")
+    shown = placewright("run", "plan.json")
+    assert shown.code == 2 and "is not in the plan's folder" in shown.line and "--model PATH" in shown.line
+    shown = placewright("run", "plan.json", "--model", "gone.onnx")
+    assert shown.code == 2 and "model 'gone.onnx' is not a file; correct --model" in shown.line
+    moved.write_bytes(moved.read_bytes() + b"\x00")
+    shown = placewright("run", "plan.json", "--model", moved)
+    assert shown.code == 2 and "and the plan was made for" in shown.line and shown.line.endswith("plan again")
+
+
+@pytest.mark.parametrize(("size", "name"), [(0, "empty.onnx"), (700, "cut.onnx")])
+def test_truncated_models(placewright: Call, model: Path, cluster_file: Path, size: int, name: str) -> None:
+    """A file that ends too early is no model."""
+    Path(name).write_bytes(model.read_bytes()[:size])
+    shown = placewright("plan", name, "--cluster", cluster_file)
+    assert shown.code == 2 and shown.line.startswith(f"ONNX model '{name}'") and "Traceback" not in shown.err
+
+
+def test_external_data_outside_the_folder(placewright: Call, model: Path, cluster_file: Path) -> None:
+    """A weight that claims to lie in another folder is not looked for."""
+    changed = onnx.load(model)
+    weight = changed.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = weight.EXTERNAL
+    entry = weight.external_data.add()
+    entry.key, entry.value = "location", "../secret"
+    model.write_bytes(changed.SerializeToString())
+    shown = placewright("plan", model, "--cluster", cluster_file)
+    assert shown.code == 2 and "'../secret' lies outside the model's folder" in shown.line
+
+
+def test_probe_describes_this_machine(placewright: Call) -> None:
+    """One device: the text on standard output is a cluster file."""
+    shown = placewright("probe", "--devices", "1")
+    assert shown.code == 0
+    Path("c.yaml").write_text(shown.out)
+    (device,) = pw.read_cluster("c.yaml").devices
+    assert device.kind == "cpu" and device.flops_per_s["fp32"] > 0 and device.cores == available_cores()
+
+
+def test_a_function_is_planned_and_run(
+    placewright: Call, cluster_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``py:`` makes the network; running it needs the user's word again; outputs equal the unsplit network's."""
+    pytest.importorskip("torch")
+    (tmp_path / "tiny_net.py").write_text(
+        "import torch\n"
+        "def make():\n"
+        "    torch.manual_seed(0)\n"
+        "    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).eval()\n"
+        "    return net, (torch.ones(3, 4),)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    pins = ["--pin", "0=big", "--pin", "2=small"]
+    plan = ["plan", "py:tiny_net:make", "--cluster", cluster_file, "--budget", "0", *pins]
+    planned = placewright(*plan, "-o", "plan.json")
+    assert planned.code == 0, planned.err
+    shown = placewright("run", "plan.json")
+    assert shown.code == 2 and "give --model py:tiny_net:make to call it" in shown.line
+    shown = placewright("run", "plan.json", "--model", "py:tiny_net:make", "--runs", "4", "--json")
+    assert shown.code == 0 and len(shown.json["measurements"][0]["runs_s"]) == 4
+    assert shown.json["measurements"][0]["max_relative_error"] <= 1e-5
