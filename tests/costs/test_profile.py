@@ -38,9 +38,9 @@ class Fake:
 
     asked: list[str]
 
-    def __init__(self, fails: str = "", whole_s: float = 0.0, cut_s: float = 0.004) -> None:
+    def __init__(self, fails: str = "", whole_s: float = 0.0, cut_s: float = 0.004, conversions_s: float = 0.0) -> None:
         self.asked, self.setups = [], list[Setup]()
-        self.fails, self.whole_s, self.cut_s = fails, whole_s, cut_s
+        self.fails, self.whole_s, self.cut_s, self.conversions_s = fails, whole_s, cut_s, conversions_s
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Fake:
         monkeypatch.setattr(MODULE, "_network", lambda model, graph: self)
@@ -68,8 +68,8 @@ class Fake:
     def whole(self) -> Task:
         return OnnxUnit((), whole=True)
 
-    def pieces(self) -> tuple[Task, int] | None:
-        return None if self.fails == "pieces" else (OnnxPieces((), "", ()), 2)
+    def pieces(self) -> tuple[Task, list[int]] | None:
+        return None if self.fails == "pieces" else (OnnxPieces((), "", ()), [0, 1, 1, 2])
 
     def ask(self, task: Task, *, timeout_s: float) -> Answer:
         if isinstance(task, OnnxPieces):
@@ -80,7 +80,10 @@ class Fake:
         self.asked.append(name)
         if name == self.fails or self.fails == "all":
             return Answer(error="it broke")
-        return Answer(self.whole_s if task.whole else GRAPH.operators[int(task.path)].flops * 1e-9, call_s=1e-3)
+        if task.whole:
+            return Answer(self.whole_s, call_s=1e-3)
+        seconds = GRAPH.operators[int(task.path)].flops * 1e-9
+        return Answer(seconds, call_s=1e-3, conversions_s=self.conversions_s * (name == "b"))
 
 
 def cpu(name: str, **fields: Any) -> Device:
@@ -157,13 +160,43 @@ def test_a_whole_that_fails_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cut_costs_half_a_call_on_either_side_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4 ms more in three pieces: 1 ms a side; pieces that cost nothing, or can't be had: half the call of 1 ms."""
+    """4 ms more at four sides: 1 ms a side; pieces that cost nothing, or can't be had: half the call of 1 ms."""
     for fake, expected in ((Fake(), 1e-3), (Fake(cut_s=-1.0), 5e-4), (Fake(fails="pieces"), 5e-4)):
         fake.install(monkeypatch)
         report = run(Cluster([cpu("one")]))
         assert report.cut_overhead_s == {"one": pytest.approx(expected)}
+        assert report.times.cut_s is not None and report.times.cut_s == pytest.approx(np.full((3, 1), expected))
     given = report.cluster(Cluster([cpu("one"), cpu("two", cut_overhead_s=7.0)]))
     assert [d.cut_overhead_s for d in given.devices] == [pytest.approx(5e-4), 7.0]
+
+
+def test_an_operator_that_converts_layouts_loses_more_beside_a_cut(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The pieces' 4 ms beyond the network: four sides of half a call, and conversions of b, which is at two sides.
+
+    2 ms are left for twice half of its conversions. Without pieces they count as measured, on half of a core twice, and
+    a device that is not here keeps what it states. All is found in the cache again.
+    """
+    figures: dict[str, Any] = {"flops_per_s": {"fp32": 1e12}, "memory_bandwidth_bytes_per_s": 1e11}
+    away = Device("away", cut_overhead_s=7.0, **figures)
+    Fake(conversions_s=1e-3).install(monkeypatch)
+    cluster = Cluster([cpu("one"), cpu("half", cpu_share=0.5), away])
+    for _ in range(2):
+        cut_s = run(cluster, cache=tmp_path).times.cut_s
+        assert cut_s is not None
+        assert cut_s == pytest.approx(np.array([[5e-4, 1e-3, 7.0], [1.5e-3, 3e-3, 7.0], [5e-4, 1e-3, 7.0]]))
+        Fake(fails="all").install(monkeypatch)
+    Fake(fails="pieces", conversions_s=1e-3).install(monkeypatch)
+    cut_s = run(Cluster([cpu("one")])).times.cut_s
+    assert cut_s is not None and cut_s[:, 0] == pytest.approx([5e-4, 1e-3, 5e-4])
+
+
+def test_an_operator_that_fails_loses_the_average_beside_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of 4 ms more at four sides are 1 ms a side on average."""
+    Fake(fails="b", conversions_s=1e-3).install(monkeypatch)
+    cut_s = run(Cluster([cpu("one")])).times.cut_s
+    assert cut_s is not None and cut_s[1, 0] == pytest.approx(1e-3)
 
 
 def test_what_is_kept_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from placewright.capture import capture
 from placewright.costs import profile_onnx
-from placewright.costs.onnx_bench import OnnxBench, _without_conversions
+from placewright.costs.onnx_bench import OnnxBench
+from placewright.costs.onnx_layout import ends_apart, surrounded
 from placewright.costs.profile_onnx import OnnxNetwork
 from placewright.costs.tasks import Input, OnnxPieces, OnnxUnit
 from placewright.errors import InvalidInput
@@ -140,8 +141,8 @@ def test_the_pieces_in_turn_compute_the_network(path: Path, bench: OnnxBench) ->
     net = prepared(path, bench, fuse=False)
     made = net.pieces()
     assert made is not None
-    task, cuts = made
-    assert isinstance(task, OnnxPieces) and cuts == len(task.pieces) - 1 >= 2
+    task, sides = made
+    assert isinstance(task, OnnxPieces) and len(task.pieces) >= 3 and len(sides) >= 2 * (len(task.pieces) - 1)
     feeds = {"x": np.random.default_rng(2).random((2, 3, 6, 6), dtype=np.float32), "index": np.array([1, 5])}
     values = dict(feeds)
     for piece in task.pieces:
@@ -150,17 +151,61 @@ def test_the_pieces_in_turn_compute_the_network(path: Path, bench: OnnxBench) ->
     assert bench.answer(task).runs >= 7
 
 
-def test_layout_conversions_at_the_ends_are_taken_off(path: Path, bench: OnnxBench) -> None:
-    """The second convolution alone converts its input and output; the model that is timed converts neither."""
+def test_layout_conversions_at_the_ends_are_taken_off_and_had_apart(path: Path, bench: OnnxBench) -> None:
+    """The second convolution alone converts its input and output; what is timed as the operator converts neither.
+
+    Stripped model and conversions, one after the other, compute what the model computes.
+    """
     net = prepared(path, bench, fuse=False)
     second = net.unit([v.name for v in net.graph.operators].index("second"))
     assert isinstance(second, OnnxUnit)
-    model, inputs = _without_conversions(second.model, second.inputs, bench)
-    if model is second.model:
+    ends = ends_apart(second.model, second.inputs, bench.session, bench.array)
+    if ends is None:
         pytest.skip("this processor's runtime has no blocked layout")
-    kinds = [n.op_type for n in onnx.load_from_string(model).graph.node]
-    assert "Conv" in kinds and not any(kind.startswith("Reorder") for kind in kinds)
-    assert bench._bound(model, inputs, optimise=False).outputs
+    kinds = [n.op_type for n in onnx.load_from_string(ends.stripped).graph.node]
+    assert "Conv" in kinds and not any(kind.startswith("Reorder") for kind in kinds) and not ends.inner
+    kinds = [n.op_type for n in onnx.load_from_string(ends.conversions).graph.node]
+    assert sorted(kinds) == ["ReorderInput", "ReorderOutput"]
+    given = {"b": np.random.default_rng(3).random((2, 16, 6, 6), dtype=np.float32)}
+    blocked = {i.name: bench.array(i) for i in ends.inputs if i.name != "b"}
+    made = plainly(ends.stripped, blocked, bench)
+    converted = plainly(ends.conversions, given | made, bench)
+    made = plainly(ends.stripped, {name: converted[name] for name in blocked}, bench)
+    result = plainly(ends.conversions, given | made, bench)
+    np.testing.assert_allclose(result["c"], run(second.model, given)["c"], rtol=1e-4, atol=1e-4)
+
+
+def plainly(model: bytes, feeds: dict[str, np.ndarray], bench: OnnxBench) -> dict[str, np.ndarray]:
+    """Run a model as it is, without optimising it."""
+    session = bench.session(model, optimise=False)
+    names = [o.name for o in session.get_outputs()]
+    return dict(zip(names, session.run(names, {i.name: feeds[i.name] for i in session.get_inputs()}), strict=True))
+
+
+def test_what_passes_a_blocked_layout_on_has_conversions_between_poolings(path: Path, bench: OnnxBench) -> None:
+    """The sum alone converts nothing; between poolings of one element it computes the same and converts at its ends."""
+    net = prepared(path, bench, fuse=False)
+    places = {v.name: k for k, v in enumerate(net.graph.operators)}
+    skip = net.unit(places["skip"])
+    assert isinstance(skip, OnnxUnit) and skip.blocked
+    assert ends_apart(skip.model, skip.inputs, bench.session, bench.array) is None
+    wrapped, inputs = surrounded(skip.model, skip.inputs, ["d"])
+    rng = np.random.default_rng(4)
+    shape = skip.inputs[0].shape
+    given = {i.name: rng.random(shape, dtype=np.float32) for i in skip.inputs}
+    result = run(wrapped, {f"{name}/given": array for name, array in given.items()})["d/taken"]
+    np.testing.assert_allclose(result, sum(given.values()), rtol=1e-6)
+    ends = ends_apart(wrapped, inputs, bench.session, bench.array)
+    if ends is not None:  # where the runtime has a blocked layout
+        assert not ends.inner and bench.answer(skip).conversions_s > 0
+
+
+def test_only_what_follows_convolutions_may_be_blocked(path: Path, bench: OnnxBench) -> None:
+    """The convolutions' results and sums of them are; the reshaped one, and what a look-up makes, are not."""
+    net = prepared(path, bench, fuse=False)
+    blocked = {v.name for k, v in enumerate(net.graph.operators) if getattr(net.unit(k), "blocked", False)}
+    assert blocked >= {"relu", "second", "skip", "reshape"}
+    assert blocked.isdisjoint({"first", "product", "lookup", "last"})
 
 
 def test_a_graph_of_another_model_is_refused(path: Path) -> None:
@@ -171,9 +216,9 @@ def test_a_graph_of_another_model_is_refused(path: Path) -> None:
 
 def test_made_up_tensors_are_the_ones_that_are_asked_for(bench: OnnxBench) -> None:
     """Floats lie in [0, 1), integers below their bound, and given values come back unchanged."""
-    floats = bench._array(Input("f", "float16", (50,)))
-    integers = bench._array(Input("i", "int32", (200,), below=3))
-    given = bench._array(Input("g", "int64", (2,), values=np.array([4, -1]).tobytes()))
+    floats = bench.array(Input("f", "float16", (50,)))
+    integers = bench.array(Input("i", "int32", (200,), below=3))
+    given = bench.array(Input("g", "int64", (2,), values=np.array([4, -1]).tobytes()))
     assert floats.dtype == np.float16 and floats.min() >= 0 and floats.max() <= 1
     assert set(integers.tolist()) == {0, 1, 2}
     assert given.tolist() == [4, -1]

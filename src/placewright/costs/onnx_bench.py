@@ -6,7 +6,7 @@ An operator that is cut out of its network differs from itself inside it in thre
   the dispatch of that operator.
 - ONNX Runtime keeps activations in a blocked layout from one convolution to the next; alone, a convolution pays for the
   conversion at both ends. Conversions at the ends are taken off the optimised model, which then reads and makes blocked
-  tensors as it does within the network.
+  tensors as it does within the network. They are timed apart: that is what the operator loses beside a cut.
 - Inside the network its weights have left the core's own caches since the last run, its inputs were just written, and
   its outputs go where others have just been freed. So before every timed call the caches are driven out, and then the
   inputs and the outputs are read.
@@ -15,10 +15,8 @@ An operator that is cut out of its network differs from itself inside it in thre
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +24,7 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 
+from placewright.costs.onnx_layout import Ends, ends_apart, surrounded
 from placewright.costs.tasks import Answer, Input, OnnxPieces, OnnxUnit, OnnxValues, Task
 from placewright.costs.timing import EVICTED_BYTES, measure
 
@@ -33,6 +32,9 @@ __all__ = ["OnnxBench"]
 
 CHAIN = 65
 """Operators in the chain that dispatch is measured with."""
+
+CONVERSIONS_S = 0.02
+"""Seconds that conversions of layout are timed for: they are short, and don't depend on arithmetic."""
 
 WHOLE_S = 1.0
 """Seconds that runs of a whole network are timed for."""
@@ -71,11 +73,33 @@ class OnnxBench:
         raise TypeError(f"{type(task).__name__} is no task for ONNX Runtime")
 
     def _unit(self, task: OnnxUnit) -> Answer:
-        model, inputs = _without_conversions(task.model, task.inputs, self)
-        bound = self._bound(model, inputs, optimise=model is task.model)
+        ends = ends_apart(task.model, task.inputs, self.session, self.array)
+        bound = self._bound(task.model, task.inputs) if ends is None else self._stripped(ends)
         sample = measure(bound.run, threads=self.threads, before=self._before(bound))
         seconds = max(0.0, sample.seconds - self._cold_call_s) + self.dispatch_s
-        return Answer(seconds, self.call_s, sample.runs)
+        return Answer(seconds, self.call_s, sample.runs, conversions_s=self._conversions(task, ends, bound))
+
+    def _stripped(self, ends: Ends) -> _Bound:
+        return self._bound(ends.stripped, ends.inputs, optimise=False)
+
+    def _conversions(self, task: OnnxUnit, ends: Ends | None, bound: _Bound) -> float:
+        """Time the layout conversions at the ends of an operator that is called by itself."""
+        if ends is None and task.blocked:
+            ranks = {name: len(value.shape()) for name, value in bound.outputs.items()}
+            wrapped, inputs = surrounded(task.model, task.inputs, [name for name, rank in ranks.items() if rank == 4])
+            ends = ends_apart(wrapped, inputs, self.session, self.array)
+            if ends is None or ends.inner:
+                return 0.0
+            bound = self._stripped(ends)
+        if ends is None:
+            return 0.0
+        values = self._values_of(ends.inputs) | bound.outputs
+        alone = _Bound(self.session(ends.conversions, optimise=False), values)
+        before = self._before(
+            self._tiny
+        )  # within the network, buffers of a conversion are not in the core's own caches
+        sample = measure(alone.run, threads=self.threads, before=before, enough_s=CONVERSIONS_S)
+        return max(0.0, sample.seconds - self._cold_call_s)
 
     def _whole(self, task: OnnxUnit) -> Answer:
         if task.path not in self._wholes:
@@ -86,11 +110,10 @@ class OnnxBench:
     def _pieces(self, task: OnnxPieces) -> Answer:
         """Time the pieces and the whole in turn; the median of the differences, so that slow drift cancels."""
         whole = self._wholes.get(task.path) or self._bound(task.path, task.inputs)
-        made = {i.name: self._array(i) for i in task.inputs}
-        values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in made.items()}
+        values = self._values_of(task.inputs)
         pieces = []
         for model in task.pieces:
-            piece = _Bound(self._session(model, optimise=True), values)
+            piece = _Bound(self.session(model, optimise=True), values)
             values |= piece.outputs
             pieces.append(piece)
         clock = time.thread_time if self.threads == 1 else time.perf_counter
@@ -106,9 +129,9 @@ class OnnxBench:
         return Answer(statistics.median(differences), self.call_s, len(differences))
 
     def _values(self, task: OnnxValues) -> Answer:
-        session = self._session(task.model, optimise=True)
+        session = self.session(task.model, optimise=True)
         wanted = {i.name for i in session.get_inputs()}
-        results = session.run(None, {i.name: self._array(i) for i in task.inputs if i.name in wanted})
+        results = session.run(None, {i.name: self.array(i) for i in task.inputs if i.name in wanted})
         return Answer(
             values=tuple(
                 Input(o.name, str(r.dtype), r.shape, values=np.ascontiguousarray(r).tobytes())
@@ -128,13 +151,15 @@ class OnnxBench:
         return before
 
     def _bound(self, model: bytes | str, inputs: Sequence[Input], optimise: bool = True) -> _Bound:
-        session = self._session(model, optimise=optimise)
+        session = self.session(model, optimise=optimise)
         wanted = {i.name for i in session.get_inputs()}
-        arrays = {i.name: self._array(i) for i in inputs if i.name in wanted}
-        values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
-        return _Bound(session, values)
+        return _Bound(session, self._values_of(i for i in inputs if i.name in wanted))
 
-    def _array(self, given: Input) -> Array:
+    def _values_of(self, inputs: Iterable[Input]) -> dict[str, Any]:
+        return {i.name: onnxruntime.OrtValue.ortvalue_from_numpy(self.array(i)) for i in inputs}
+
+    def array(self, given: Input) -> Array:
+        """Make a tensor up, or take its values."""
         dtype = np.dtype(given.dtype)
         if given.values:
             return np.frombuffer(given.values, dtype).reshape(given.shape)
@@ -142,7 +167,8 @@ class OnnxBench:
             return self.rng.random(given.shape, dtype=np.float32).astype(dtype)
         return self.rng.integers(0, max(1, given.below), given.shape).astype(dtype)
 
-    def _session(self, model: bytes | str, *, optimise: bool, optimised_path: str = "") -> Any:
+    def session(self, model: bytes | str, *, optimise: bool, optimised_path: str = "") -> Any:
+        """Open a session; ``optimised_path``: where the optimised model is written."""
         options = onnxruntime.SessionOptions()
         level = onnxruntime.GraphOptimizationLevel
         options.graph_optimization_level = level.ORT_ENABLE_ALL if optimise else level.ORT_DISABLE_ALL
@@ -194,56 +220,3 @@ def _chain(length: int) -> bytes:
     graph = onnx.helper.make_graph(nodes, "chain", ends[:1], ends[1:])
     opset = onnx.helper.make_opsetid("", 13)
     return bytes(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString())
-
-
-def _without_conversions(model: bytes, inputs: Sequence[Input], bench: OnnxBench) -> tuple[bytes, Sequence[Input]]:
-    """Optimised model without the layout conversions at its ends, and its inputs; as given where there are none."""
-    if not any(len(i.shape) == 4 for i in inputs):
-        return model, inputs
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "optimised.onnx"
-        bench._session(model, optimise=True, optimised_path=str(path))
-        optimised = onnx.load(path)
-    graph = optimised.graph
-    ends = {i.name for i in graph.input}, {o.name for o in graph.output}
-    first = [n for n in graph.node if n.op_type == "ReorderInput" and n.input[0] in ends[0]]
-    last = [n for n in graph.node if n.op_type == "ReorderOutput" and n.output[0] in ends[1]]
-    readers = {name for n in graph.node for name in n.input}
-    last = [n for n in last if n.output[0] not in readers]
-    if not first and not last:
-        return model, inputs
-    shapes = _blocked_shapes(optimised, [n.output[0] for n in first], inputs, bench)
-    element = {v.name: v.type.tensor_type.elem_type for v in [*graph.input, *graph.output]}
-    for n in first:
-        graph.input.append(onnx.helper.make_tensor_value_info(n.output[0], element[n.input[0]], shapes[n.output[0]]))
-    for n in last:
-        if n.input[0] not in {o.name for o in graph.output}:
-            graph.output.append(onnx.helper.make_tensor_value_info(n.input[0], element[n.output[0]], None))
-        graph.output.remove(next(o for o in graph.output if o.name == n.output[0]))
-    for n in [*first, *last]:
-        graph.node.remove(n)
-    made = {name for n in graph.node for name in n.output} | {i.name for i in graph.input}
-    for o in [o for o in graph.output if o.name not in made]:
-        graph.output.remove(o)
-    read = {name for n in graph.node for name in n.input}
-    for i in [i for i in graph.input if i.name not in read]:
-        graph.input.remove(i)
-    del graph.value_info[:]
-    blocked = [Input(name, "float32", shape) for name, shape in shapes.items()]
-    return optimised.SerializeToString(), [*inputs, *blocked]
-
-
-def _blocked_shapes(
-    optimised: onnx.ModelProto, names: Sequence[str], inputs: Sequence[Input], bench: OnnxBench
-) -> dict[str, tuple[int, ...]]:
-    """Shapes of the converted inputs: the runtime is asked, since the size of a block is the processor's."""
-    if not names:
-        return {}
-    probe = onnx.ModelProto()
-    probe.CopyFrom(optimised)
-    del probe.graph.output[:]
-    probe.graph.output.extend(onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in names)
-    session = bench._session(probe.SerializeToString(), optimise=False)
-    wanted = {i.name for i in session.get_inputs()}
-    results = session.run(list(names), {i.name: bench._array(i) for i in inputs if i.name in wanted})
-    return {name: tuple(r.shape) for name, r in zip(names, results, strict=True)}

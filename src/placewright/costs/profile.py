@@ -14,6 +14,7 @@ import numpy.typing as npt
 from placewright import host
 from placewright.cluster import Cluster, Device
 from placewright.costs.cache import TimesCache, default_folder, key_of
+from placewright.costs.profile_cuts import CutFigures, fit_cuts
 from placewright.costs.profile_report import Fallback, ProfileReport
 from placewright.costs.roofline import effective_peak, roofline
 from placewright.costs.tasks import Answer, Setup, Task
@@ -25,7 +26,7 @@ from placewright.units import format_seconds
 
 __all__ = ["profile"]
 
-METHOD = 5
+METHOD = 6
 """Counts up when the way of measuring changes: what older versions measured is not used."""
 
 OPERATOR_TIMEOUT_S = 60.0
@@ -52,8 +53,8 @@ class Network(Protocol):
         """Make the task of the network."""
         ...
 
-    def pieces(self) -> tuple[Task, int] | None:
-        """Make the task of the network in pieces, and count its cuts."""
+    def pieces(self) -> tuple[Task, list[int]] | None:
+        """Make the task of the network in pieces, and say which operators are at sides of its cuts."""
         ...
 
 
@@ -103,12 +104,18 @@ def profile(
 
     Notes
     -----
+    What an operator loses at one side of a cut (``times.cut_s``) is half an empty call and half of what ONNX Runtime
+    takes to convert the layout of what it reads and makes. The conversions are timed by themselves and scaled so that
+    they account for what the network, run in pieces, takes longer. Without conversions, and for torch, it is the same
+    for all operators: ``cut_overhead_s``. Devices that are not measured keep the ``cut_overhead_s`` that they state.
+
     An operator that can't be measured is costed by the roofline times the median ratio of measured to roofline time
     over the operators that were measured on the same device. Each is listed in ``fallbacks``.
     """
     reachable = _reachable(cluster, device_names)
     costed = [i for i in range(len(cluster)) if i not in reachable]
     processing = np.empty((len(graph), len(cluster)))
+    cut_s = np.tile([d.cut_overhead_s for d in cluster.devices], (len(graph), 1))
     if costed:
         apart = Cluster([cluster.devices[i] for i in costed], name=cluster.name)
         processing[:, costed] = roofline(graph, apart).processing_s
@@ -123,10 +130,12 @@ def profile(
         if whole > 0:
             run.whole_s[device.name] = whole
         processing[:, i] = column * (run.scale(device.name) if reconcile else 1.0)
-        run.cut_overhead_s[device.name] = run.cuts[_configuration(device)] / device.cpu_share
+        figures = run.cuts[_configuration(device)]
+        cut_s[:, i] = figures.cut_s(run.conversions[_configuration(device)]) / device.cpu_share
+        run.cut_overhead_s[device.name] = figures.overhead_s / device.cpu_share
     source = "profiled" if not costed else "profiled+roofline" if reachable else "roofline"
     return ProfileReport(
-        Times(processing, source=source),
+        Times(processing, source=source, cut_s=cut_s),
         tuple(cluster.devices[i].name for i in reachable),
         len(set(run.signatures)),
         run.measured,
@@ -188,7 +197,8 @@ class _Run:
             self.first.setdefault(signature, k)
         self.columns: dict[Configuration, npt.NDArray[np.float64]] = {}
         self.wholes: dict[Configuration, float] = {}
-        self.cuts: dict[Configuration, float] = {}
+        self.conversions: dict[Configuration, npt.NDArray[np.float64]] = {}
+        self.cuts: dict[Configuration, CutFigures] = {}
         self.operator_sum_s: dict[str, float] = {}
         self.whole_s: dict[str, float] = {}
         self.cut_overhead_s: dict[str, float] = {}
@@ -235,19 +245,20 @@ class _Device:
         self.keys = {s: self._key(s) for s in run.first}
         digest = key_of({"signatures": run.signatures, "tensors": [(t.producer, t.readers) for t in run.graph.tensors]})
         self.whole_key = self._key(f"whole {digest}")
-        self.cut_key = self._key(f"cut {digest}")
+        self.conversion_keys = {s: self._key(f"conversions {s}", s) for s in run.first}
+        self.cut_keys = [self._key(f"cut {digest} {figure}") for figure in ("call", "overhead", "scale")]
 
-    def _key(self, signature: str) -> str:
+    def _key(self, subject: str, signature: str = "") -> str:
         cores, threads, speeds = self.configuration
         own = (
             ""
-            if not signature.startswith("operator ")
+            if not (signature or subject).startswith("operator ")
             else key_of({"graph": [v.name for v in self.run.graph.operators]})
         )
         return key_of(
             {
                 "method": METHOD,
-                "signature": signature,
+                "signature": subject,
                 "graph": own,
                 "backend": _backend_version(self.run.model),
                 "cpu": host.cpu_name(),
@@ -260,9 +271,12 @@ class _Device:
 
     def measure(self) -> None:
         run, cache = self.run, self.run.cache
-        missing = [s for s in run.first if cache.get(self.keys[s]) is None]
+        missing = [
+            s for s in run.first if cache.get(self.keys[s]) is None or cache.get(self.conversion_keys[s]) is None
+        ]
         run.hits += len(run.first) - len(missing)
-        whole, cut = cache.get(self.whole_key), cache.get(self.cut_key)
+        whole, kept = cache.get(self.whole_key), [f for k in self.cut_keys if (f := cache.get(k)) is not None]
+        cut = CutFigures(*kept) if len(kept) == len(self.cut_keys) else None
         run.hits += (whole is not None) + (cut is not None)
         reasons: dict[str, str] = {}
         if missing or whole is None or cut is None:
@@ -271,11 +285,12 @@ class _Device:
         run.columns[self.configuration] = self._column(reasons)
         if whole is not None:
             run.wholes[self.configuration] = whole
-        run.cuts[self.configuration] = cut or 0.0
+        run.conversions[self.configuration] = self._conversions()
+        run.cuts[self.configuration] = cut or CutFigures(0.0, 0.0)
 
     def _ask_all(
-        self, process: MeasuringProcess, missing: list[str], whole: float | None, cut: float | None
-    ) -> tuple[float | None, float | None, dict[str, str]]:
+        self, process: MeasuringProcess, missing: list[str], whole: float | None, cut: CutFigures | None
+    ) -> tuple[float | None, CutFigures | None, dict[str, str]]:
         run = self.run
         network = run.network
         total = len(missing) + 2
@@ -309,6 +324,7 @@ class _Device:
                 run.measured += 1
                 call_s = max(call_s, answer.call_s)
                 run.cache.put(self.keys[signature], answer.seconds)
+                run.cache.put(self.conversion_keys[signature], answer.conversions_s)
         if wholes:
             run.measured += 1
             whole = min(wholes)
@@ -329,24 +345,32 @@ class _Device:
             )
         return answer
 
-    def _cut(self, process: MeasuringProcess, network: Network, call_s: float) -> float:
-        least = call_s / 2
+    def _cut(self, process: MeasuringProcess, network: Network, call_s: float) -> CutFigures:
+        if call_s == 0:  # all else was in the cache
+            call_s = process.ask(network.whole(), timeout_s=WHOLE_TIMEOUT_S).call_s
         made = network.pieces()
+        figures = CutFigures(call_s, call_s / 2)
         if made is None:
             self.run.notes.append(f"what a cut costs on {self.device.name!r} is taken as an empty call")
-            return least
-        task, cuts = made
-        answer = process.ask(task, timeout_s=WHOLE_TIMEOUT_S)
-        if answer.error:
-            self.run.notes.append(
-                f"what a cut costs on {self.device.name!r} is taken as an empty call, since the network in pieces "
-                f"could not be measured: {answer.error}"
-            )
-            return least
-        self.run.measured += 1
-        overhead = max(least, answer.seconds / cuts / 2)
-        self.run.cache.put(self.cut_key, overhead)
-        return overhead
+        else:
+            task, sides = made
+            answer = process.ask(task, timeout_s=WHOLE_TIMEOUT_S)
+            if answer.error:
+                self.run.notes.append(
+                    f"what a cut costs on {self.device.name!r} is taken as an empty call and conversions of layout, "
+                    f"since the network in pieces could not be measured: {answer.error}"
+                )
+                return figures
+            self.run.measured += 1
+            figures = fit_cuts(self._conversions(), call_s, answer.seconds, sides)
+        for key, figure in zip(self.cut_keys, (figures.call_s, figures.overhead_s, figures.scale), strict=True):
+            self.run.cache.put(key, figure)
+        return figures
+
+    def _conversions(self) -> npt.NDArray[np.float64]:
+        """(n,) seconds of each operator's conversions of layout; NaN where they were not measured."""
+        known = {s: self.run.cache.get(key) for s, key in self.conversion_keys.items()}
+        return np.array([np.nan if (t := known[s]) is None else t for s in self.run.signatures])
 
     def _column(self, reasons: Mapping[str, str]) -> npt.NDArray[np.float64]:
         run = self.run

@@ -11,6 +11,7 @@ from placewright.capture.onnx_file import external_location, load_model, onnx_mo
 from placewright.capture.onnx_nodes import constant_nodes, node_names, node_order, reads, weight_names, writes
 from placewright.capture.onnx_shapes import drop_weights, infer_values
 from placewright.capture.onnx_values import Value, value_of_type
+from placewright.costs.profile_cuts import sides_of
 from placewright.costs.tasks import Answer, Input, OnnxPieces, OnnxUnit, OnnxValues, Task
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
@@ -28,6 +29,16 @@ SYNTHETIC_VALUE = 0.01
 
 KNOWN_ELEMENTS = 64
 """Integer tensors up to this size may be shapes, so they get the values that the network computes."""
+
+BLOCKED_KINDS = frozenset(
+    ("Conv", "FusedConv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "BatchNormalization")
+)
+"""Kinds of operators whose results ONNX Runtime may keep in a layout of its own."""
+
+PASSING_KINDS = frozenset(
+    ("Concat", "Add", "Sum", "Mul", "Relu", "Clip", "Sigmoid", "Tanh", "Dropout", "Identity", "Resize")
+)
+"""Kinds that may keep that layout when their inputs have it."""
 
 MOST_PIECES = 9
 MOST_UNIT_BYTES = 2**31 - 2**20
@@ -83,6 +94,7 @@ class OnnxNetwork:
                 self._readers.setdefault(name, []).append(k)
         self._outputs = {o.name for o in self.model.graph.output}
         self._known: dict[str, Input] = {}
+        self._blocked = self._blocked_tensors()
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -126,14 +138,17 @@ class OnnxNetwork:
         model = self._model(nodes, names, self._made_for_outside(nodes), synthetic=True)
         if len(model) > MOST_UNIT_BYTES:
             raise InvalidInput(f"its weights of {len(model)} B don't fit a model file")
-        return OnnxUnit(tuple(self._input(n, nodes) for n in names if n not in self._known), model)
+        inputs = tuple(self._input(n, nodes) for n in names if n not in self._known)
+        return OnnxUnit(inputs, model, blocked=not self._blocked.isdisjoint(names))
 
     def whole(self) -> Task:
         """Make the task that times the network."""
         return OnnxUnit(self.inputs, path=str(self.path.resolve()), whole=True)
 
-    def pieces(self) -> tuple[Task, int] | None:
-        """Make the task that times the network in pieces, and count its cuts; ``None`` when it can't be cut.
+    def pieces(self) -> tuple[Task, list[int]] | None:
+        """Make the task that times the network in pieces, and say which operators are at sides of its cuts.
+
+        ``None`` when it can't be cut.
 
         Cuts lie where the fewest tensors cross, evenly along the order of the operators.
         """
@@ -147,7 +162,17 @@ class OnnxNetwork:
         for begin, end in zip([0, *chosen], [*chosen, len(self.graph)], strict=True):
             nodes = sorted((k for v in range(begin, end) for k in self._nodes[v]), key=self._rank.__getitem__)
             models.append(self._model(nodes, self._read_from_outside(nodes), self._made_for_outside(nodes)))
-        return OnnxPieces(self.inputs, str(self.path.resolve()), tuple(models)), len(chosen)
+        return OnnxPieces(self.inputs, str(self.path.resolve()), tuple(models)), sides_of(self.graph, chosen)
+
+    def _blocked_tensors(self) -> set[str]:
+        """Tensors that may be in the runtime's own layout within the network; the runtime has the last word."""
+        blocked: set[str] = set()
+        for k in sorted(self._rank, key=self._rank.__getitem__):
+            node = self.model.graph.node[k]
+            passes = node.op_type in PASSING_KINDS and not blocked.isdisjoint(reads(node))
+            if passes or node.op_type in BLOCKED_KINDS:
+                blocked.update(writes(node))
+        return blocked
 
     def _read_from_outside(self, nodes: Sequence[int]) -> list[str]:
         inside = {name for k in nodes for name in writes(self.model.graph.node[k])}

@@ -39,9 +39,9 @@ class ProfileReport:
     whole_s : mapping of device to seconds
         The network run as one; without the devices where that failed.
     cut_overhead_s : mapping of device to seconds
-        For :attr:`placewright.Device.cut_overhead_s`: what either side of a cut pays. Half of what the network costs
-        more in pieces than as a whole, per cut (another call, and a conversion of layout at its ends), and no less
-        than half an empty call.
+        For :attr:`placewright.Device.cut_overhead_s`: what an operator pays at one side of a cut on average, that is,
+        what the network costs more in pieces than as a whole over the operators at the sides of its cuts (another call,
+        and a conversion of layout), and no less than half an empty call. ``times.cut_s`` has it by operator.
     fallbacks : tuple of Fallback
     notes : tuple of str
         What else could not be measured, and why.

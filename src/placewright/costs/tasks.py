@@ -37,13 +37,15 @@ class Input(msgspec.Struct, frozen=True):
 class OnnxUnit(msgspec.Struct, frozen=True, tag=True):
     """One ONNX model, timed as an operator in its network, or as a whole (``whole``: nothing is subtracted).
 
-    ``path`` replaces ``model`` where the model is a file.
+    ``path`` replaces ``model`` where the model is a file. ``blocked``: within the network its inputs are made by
+    convolutions or what passes their layout on, so they may come in the runtime's own layout.
     """
 
     inputs: tuple[Input, ...]
     model: bytes = b""
     path: str = ""
     whole: bool = False
+    blocked: bool = False
 
 
 class OnnxPieces(msgspec.Struct, frozen=True, tag=True):
@@ -73,13 +75,17 @@ Task = OnnxUnit | OnnxPieces | OnnxValues | TorchUnit
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Seconds of the task, of an empty call, and what went wrong (empty: nothing)."""
+    """Seconds of the task, of an empty call, and what went wrong (empty: nothing).
+
+    ``conversions_s``: of layout, at both ends of an operator that is called by itself; not part of ``seconds``.
+    """
 
     seconds: float = 0.0
     call_s: float = 0.0
     runs: int = 0
     values: tuple[Input, ...] = ()
     error: str = ""
+    conversions_s: float = 0.0
 
 
 def send(stream: BinaryIO, message: msgspec.Struct) -> None:
