@@ -199,3 +199,17 @@ def test_an_input_without_a_shape_is_refused(tmp_path: Path) -> None:
 def test_sizes_below_a_byte_are_packed() -> None:
     """Five 4-bit elements take three bytes."""
     assert Value((5,), "int4", 4).size_bytes == 3
+
+
+def test_shapes_that_stay_open_leave_no_files_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime's inference would write what it can't complete, with its weights, into the working folder."""
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    nodes = [
+        helper.make_node("NobodyKnows", ["x"], ["a"], domain="com.example"),
+        helper.make_node("MatMul", ["a", "w"], ["y"]),
+    ]
+    model = model_of(nodes, [2, 64], ["y"], {"w": np.ones((64, 64), dtype=np.float32)})
+    model.opset_import.append(helper.make_opsetid("com.example", 1))
+    onnx_shapes._symbolic(model, {})
+    assert list(tmp_path.iterdir()) == []
