@@ -5,7 +5,7 @@ import math
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from placewright.catalogue import lookup
 from placewright.cluster import Cluster, Device, Link
@@ -206,6 +206,7 @@ def test_a_device_of_the_catalogue_is_written_as_its_model():
 
 
 @settings(max_examples=100, deadline=None)
+@example(Cluster([Device("a\u2028b")], name="\x85"))
 @given(clusters())
 def test_what_is_written_is_read_back_equal(cluster):
     """Any names, hosts, figures and rules; and the text obeys the schema as it is."""

@@ -63,8 +63,11 @@ def cluster_to_text(cluster: Cluster) -> str:
 
 def _flow(value: Any) -> str:
     """YAML of a value in one line."""
-    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=float("inf"), allow_unicode=True)
-    return text.removesuffix("...\n").strip()
+    options: dict[str, Any] = {"default_flow_style": True, "sort_keys": False, "width": float("inf")}
+    text: str = yaml.safe_dump(value, allow_unicode=True, **options)
+    if any(c in text for c in "\x85\u2028\u2029"):  # line breaks to YAML, which would come back as spaces
+        text = yaml.safe_dump(value, allow_unicode=False, **options)
+    return text.removesuffix("...\n").strip(" \n")
 
 
 def _exact(value: float, units: tuple[str, ...], parse: Callable[[Any], float]) -> str | float:
