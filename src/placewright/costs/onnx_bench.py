@@ -95,9 +95,7 @@ class OnnxBench:
             return 0.0
         values = self._values_of(ends.inputs) | bound.outputs
         alone = _Bound(self.session(ends.conversions, optimise=False), values)
-        before = self._before(
-            self._tiny
-        )  # within the network, buffers of a conversion are not in the core's own caches
+        before = self._before(self._tiny)  # no buffer is warm: between pieces of a network they are not
         sample = measure(alone.run, threads=self.threads, before=before, enough_s=CONVERSIONS_S)
         return max(0.0, sample.seconds - self._cold_call_s)
 
