@@ -78,8 +78,8 @@ def main() -> None:
     alone = min((m for m in measured if m.name in cluster.index), key=lambda m: m.median_s)
     mine = by_name["plan"]
     console.print(
-        f"- Measured: the plan takes {format_seconds(mine.median_s)}, {alone.name} alone {format_seconds(alone.median_s)}: "
-        f"{alone.median_s / mine.median_s:.2f} times as fast. Outputs equal the unsplit network's "
+        f"- Measured: the plan takes {format_seconds(mine.median_s)}, {alone.name} alone "
+        f"{format_seconds(alone.median_s)}: {alone.median_s / mine.median_s:.2f} times as fast. Outputs equal the unsplit network's "
         f"(largest relative difference {mine.max_relative_error:.1e})."
     )
     console.print(f"Written: {', '.join(str(options.out / f) for f in ('plan.json', 'plan.html', 'trace.json'))}")

@@ -58,7 +58,8 @@ def _best_order(problem: Problem, device: list[int], best: float) -> float:
     resources: list[set[str]] = [set() for _ in range(m)]
     for v in range(n):
         i = device[v]
-        overhead = cluster.devices[i].cut_overhead_s
+        cut = problem.times.cut_s
+        overhead = cluster.devices[i].cut_overhead_s if cut is None else cut[v, i]
         reads_elsewhere = any(v in t.readers and device[t.producer] != i for t in graph.tensors)
         read_elsewhere = any(t.producer == v and any(device[r] != i for r in t.readers) for t in graph.tensors)
         length[v] = problem.times.processing_s[v, i] + overhead * reads_elsewhere + overhead * read_elsewhere

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import strategies as st
 
 from placewright.cluster import Cluster, Device, Link
 from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.objective import Makespan
-from placewright.problem import Problem
+from placewright.problem import Problem, Times
 
 WEIGHT = 10**6
 """Weights are multiples of this and tensors far smaller, so that activations never decide whether a placement fits."""
@@ -55,9 +56,11 @@ def problems(
     for v in range(n):
         if draw(st.integers(0, 5)) == 0:
             times[v][draw(st.integers(0, D - 1))] = float("inf")
+    cut = [[draw(st.sampled_from([0.0, 0.25, 0.5, 1.0])) for _ in range(D)] for _ in range(n)]
+    own_cuts = draw(st.integers(0, 3)) == 0
     return Problem(
         graph,
         Cluster(devices, links),
-        times,
+        Times(np.array(times), cut_s=np.array(cut) if own_cuts else None),
         Makespan(contention or draw(st.sampled_from(["none", "link", "port"]))),  # type: ignore[arg-type]
     )

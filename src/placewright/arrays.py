@@ -85,7 +85,7 @@ def _make(problem: Problem) -> Arrays:
         cluster.latency_s,
         cluster.seconds_per_byte,
         np.zeros((0, 0, 0)) if table is None else np.array(table),
-        np.array([d.cut_overhead_s for d in cluster.devices]),
+        np.array(problem.cut_s),
         resources,
         n_resources,
     )

@@ -28,6 +28,9 @@ class Times:
         p[v, i] in seconds; ``inf`` where device i can't run operator v.
     transfer_s : (T, D, D) array or None
         c[u, i, j] in seconds for every tensor, when a file gives them; ``None``: latency + bytes / bandwidth.
+    cut_s : (n, D) array or None
+        Seconds that operator v on device i loses at one side of a cut: once when it reads a tensor made elsewhere, and
+        once again when one of its tensors is read elsewhere. ``None``: the device's ``cut_overhead_s``.
     source : str
         How they were had: ``profiled``, ``roofline``, ``given``...
     """
@@ -35,9 +38,10 @@ class Times:
     processing_s: npt.NDArray[np.float64]
     transfer_s: npt.NDArray[np.float64] | None = None
     source: str = "given"
+    cut_s: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("processing_s", "transfer_s"):
+        for name in ("processing_s", "transfer_s", "cut_s"):
             given = getattr(self, name)
             if given is not None:
                 array = np.array(given, dtype=np.float64)
@@ -140,6 +144,15 @@ class Problem:
         return allowed
 
     @cached_property
+    def cut_s(self) -> npt.NDArray[np.float64]:
+        """(n, D) seconds that operator v on device i loses at either side of a cut."""
+        if self.times.cut_s is not None:
+            return self.times.cut_s
+        table = np.tile([d.cut_overhead_s for d in self.cluster.devices], (len(self.graph), 1))
+        table.setflags(write=False)
+        return table
+
+    @cached_property
     def resident_bytes(self) -> npt.NDArray[np.int64]:
         """(n,) bytes of weights and KV cache of each operator."""
         return np.array([v.resident_bytes for v in self.graph.operators], dtype=np.int64)
@@ -169,6 +182,15 @@ class Problem:
             return [f"processing times have the shape {p.shape}, not (operators, devices) = ({n}, {D})"]
         if c is not None and c.shape != (T, D, D):
             return [f"transfer times have the shape {c.shape}, not (tensors, devices, devices) = ({T}, {D}, {D})"]
+        cut = self.times.cut_s
+        if cut is not None and cut.shape != (n, D):
+            return [f"cut times have the shape {cut.shape}, not (operators, devices) = ({n}, {D})"]
+        if cut is not None and not (np.isfinite(cut) & (cut >= 0)).all():
+            v, i = np.argwhere(~(np.isfinite(cut) & (cut >= 0)))[0].tolist()
+            found.append(
+                f"operator {self.graph.operators[v].name!r} on {self.cluster.devices[i].name!r}: cut time {cut[v, i]} s "
+                "is not a finite number of at least 0"
+            )
         for v, i in np.argwhere(~(p >= 0))[:20].tolist():
             found.append(
                 f"operator {self.graph.operators[v].name!r} on {self.cluster.devices[i].name!r}: processing time "

@@ -188,7 +188,8 @@ def _durations(case: _Case) -> Iterator[str]:
                 reads_elsewhere.update(readers)
                 read_elsewhere.add(tensor.producer)
     for v, i in enumerate(case.device_of):
-        overhead = case.problem.cluster.devices[i].cut_overhead_s
+        cut = case.problem.times.cut_s
+        overhead = case.problem.cluster.devices[i].cut_overhead_s if cut is None else float(cut[v, i])
         duration = float(case.problem.times.processing_s[v, i])
         duration += overhead * ((v in reads_elsewhere) + (v in read_elsewhere))
         if case.start[v] < -case.slack:

@@ -84,11 +84,12 @@ def test_what_a_small_file_holds(tmp_path):
         },
         "processing_s": [[0.1, None], [1.0, 2.0]],
         "transfer_s": None,
+        "cut_s": None,
         "times_source": "profiled",
         "objective": {"name": "makespan", "contention": "port"},
         "wishes": [{"pattern": "b", "device": "cpu"}],
     }
-    assert len(text.splitlines()) == 9
+    assert len(text.splitlines()) == 10
 
 
 def test_the_hash_is_of_canonical_json():
@@ -98,7 +99,7 @@ def test_the_hash_is_of_canonical_json():
     problem = Problem(OperatorGraph([Operator("a")]), Cluster([Device("d")]), [[0.1]])
     content = (
         '{"operators":[["a",0,0,[]]],"tensors":[],"colocation":[],"devices":[["d","local",null,0,0.0]],"links":[],'
-        '"processing_s":[[0.1]],"transfer_s":null,"objective":{"name":"makespan","contention":"link"},"wishes":[]}'
+        '"processing_s":[[0.1]],"transfer_s":null,"cut_s":null,"objective":{"name":"makespan","contention":"link"},"wishes":[]}'
     )
     assert problem_hash(problem) == "sha256:" + hashlib.sha256(content.encode()).hexdigest()
 

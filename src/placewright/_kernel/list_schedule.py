@@ -147,7 +147,7 @@ def heft(g: Network, order: Ints, unit_of: Ints, resident: Floats, capacity: Flo
             if fixed < 0 and resident[unit_of[v]] > free_bytes[i]:
                 continue
             ready, remote = _arrival(g, v, i, device, w)
-            length = g.processing[v, i] + (g.cut[i] if remote else 0.0)
+            length = g.processing[v, i] + (g.cut[v, i] if remote else 0.0)
             at, _ = _slot(begins[i], ends[i], count[i], ready, length)
             if at + length < best_end:
                 best, best_end = i, at + length
@@ -160,7 +160,7 @@ def heft(g: Network, order: Ints, unit_of: Ints, resident: Floats, capacity: Flo
             free_bytes[i] -= resident[unit_of[v]]
         _, remote = _arrival(g, v, i, device, w)
         ready = _commit(g, v, i, device, w)
-        length = g.processing[v, i] + (g.cut[i] if remote else 0.0)
+        length = g.processing[v, i] + (g.cut[v, i] if remote else 0.0)
         at, k = _slot(begins[i], ends[i], count[i], ready, length)
         for m in range(count[i], k, -1):
             begins[i, m] = begins[i, m - 1]
@@ -228,7 +228,7 @@ def etf(
         _, remote = _arrival(g, v, i, device, w)
         at = max(_commit(g, v, i, device, w), w.device_free[i])
         w.start[v] = at
-        w.finish[v] = at + g.processing[v, i] + (g.cut[i] if remote else 0.0)
+        w.finish[v] = at + g.processing[v, i] + (g.cut[v, i] if remote else 0.0)
         w.device_free[i] = w.finish[v]
         for u in range(g.made_ptr[v], g.made_ptr[v + 1]):
             for k in range(g.reader_ptr[u], g.reader_ptr[u + 1]):

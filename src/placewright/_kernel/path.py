@@ -36,11 +36,11 @@ def heads(g: Network) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
                 elsewhere = np.inf
                 for j in range(D):
                     if j != i:
-                        at = done[x, j] + g.cut[j] + transfer_time(g, u, j, i)
+                        at = done[x, j] + g.cut[x, j] + transfer_time(g, u, j, i)
                         if at < elsewhere:
                             elsewhere = at
                 ready[v, i] = max(ready[v, i], min(here, elsewhere))
-                begun = max(begun, min(here, elsewhere + g.cut[i]))
+                begun = max(begun, min(here, elsewhere + g.cut[v, i]))
             done[v, i] = begun + g.processing[v, i]
     return ready, done
 
@@ -68,9 +68,9 @@ def tails(g: Network) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
                     elsewhere = np.inf
                     for j in range(D):
                         if j != i:
-                            at = transfer_time(g, u, i, j) + g.cut[j] + g.processing[x, j] + tail[x, j]
+                            at = transfer_time(g, u, i, j) + g.cut[x, j] + g.processing[x, j] + tail[x, j]
                             if at < elsewhere:
                                 elsewhere = at
-                    tail[v, i] = max(tail[v, i], min(here, g.cut[i] + elsewhere))
+                    tail[v, i] = max(tail[v, i], min(here, g.cut[v, i] + elsewhere))
                     after[v, i] = max(after[v, i], min(here, elsewhere))
     return tail, after

@@ -46,7 +46,7 @@ class Network(NamedTuple):
     transfer: Floats
     """(T, D, D) seconds, or (0, 0, 0) when latency and per_byte hold."""
     cut: Floats
-    """(D,) seconds lost at each side of a cut."""
+    """(n, D) seconds that v on i loses at each side of a cut."""
     resources: Ints
     """(D, D, 4) indices of what a transfer occupies exclusively, -1: nothing."""
     n_resources: int
@@ -118,11 +118,11 @@ def duration(g: Network, v: int, device: Ints) -> float:
     overhead = 0.0
     for k in range(g.read_ptr[v], g.read_ptr[v + 1]):
         if device[g.producer[g.read[k]]] != i:
-            overhead = g.cut[i]
+            overhead = g.cut[v, i]
             break
     for k in range(g.reader_ptr[g.made_ptr[v]], g.reader_ptr[g.made_ptr[v + 1]]):
         if device[g.reader[k]] != i:
-            overhead += g.cut[i]
+            overhead += g.cut[v, i]
             break
     return float(g.processing[v, i] + overhead)
 
@@ -165,7 +165,7 @@ def decode(g: Network, order: Ints, device: Ints, by_reader: bool, tail: Floats,
             at = finish[producer[u]]
             j = device[producer[u]]
             if j != i:
-                overhead = cut[i]
+                overhead = cut[v, i]
                 if arrival[u, i] < 0.0:
                     c = transfer[u, j, i] if tables else latency[j, i] + size[u] * per_byte[j, i]
                     if c > 0.0:
@@ -184,7 +184,7 @@ def decode(g: Network, order: Ints, device: Ints, by_reader: bool, tail: Floats,
         first, last = made_ptr[v], made_ptr[v + 1]
         for k in range(reader_ptr[first], reader_ptr[last]):
             if device[reader[k]] != i:
-                overhead += cut[i]
+                overhead += cut[v, i]
                 break
         end = ready + (processing[v, i] + overhead)
         if end + tail[v] > limit:

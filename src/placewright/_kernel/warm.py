@@ -35,7 +35,7 @@ def warm_up() -> None:
         latency=square.copy(),
         per_byte=square.copy(),
         transfer=np.zeros((0, 0, 0)),
-        cut=two.copy(),
+        cut=square.copy(),
         resources=np.zeros((2, 2, 4), dtype=np.int32),
         n_resources=1,
     )

@@ -153,6 +153,12 @@ class ProblemDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         list[list[list[float | None]]] | None,
         Meta(description="For each tensor rows (from) and columns (to); null for all: the links give the times."),
     ] = None
+    cut_s: Annotated[
+        list[list[float]] | None,
+        Meta(
+            description="A row an operator, a column a device: what it loses at either side of a cut; null: the device's."
+        ),
+    ] = None
     times_source: str = "given"
     objective: ObjectiveDocument = msgspec.field(default_factory=MakespanDocument)
     wishes: list[WishDocument] = []
@@ -175,6 +181,7 @@ def to_document(problem: Problem) -> ProblemDocument:
         cluster=cluster_document(cluster),
         processing_s=rows(times.processing_s),
         transfer_s=None if times.transfer_s is None else rows(times.transfer_s),
+        cut_s=None if times.cut_s is None else rows(times.cut_s),
         times_source=times.source,
         objective=objective_document(problem.objective),
         wishes=[WishDocument(w.pattern, w.device, w.forbid) for w in problem.wishes],
@@ -291,11 +298,12 @@ def to_problem(document: ProblemDocument, what: str = "problem") -> Problem:
     transfer = None
     if document.transfer_s is not None:
         transfer = _times(document.transfer_s, (T, D, D))[_order_given(document.graph)]
+    cut = None if document.cut_s is None else _times(document.cut_s, (n, D))
     try:
         return Problem(
             graph,
             cluster,
-            Times(_times(document.processing_s, (n, D)), transfer, document.times_source),
+            Times(_times(document.processing_s, (n, D)), transfer, document.times_source, cut),
             Makespan(document.objective.contention),
             [Wish(w.pattern, w.device, w.forbid) for w in document.wishes],
             document.name,
@@ -355,6 +363,8 @@ def _wrong_rows(document: ProblemDocument, devices: list[str]) -> list[str]:
     """Tables of times that are not one row an operator, or tensor, by one column a device."""
     operators, tensors = document.graph.operators, document.graph.tensors
     found = _misshapen("processing_s", document.processing_s, "operator", [v.name for v in operators], len(devices))
+    names = [v.name for v in operators]
+    found += [] if document.cut_s is None else _misshapen("cut_s", document.cut_s, "operator", names, len(devices))
     if document.transfer_s is None:
         return found
     found += _misshapen("transfer_s", document.transfer_s, "tensor", [u.name for u in tensors], None)

@@ -127,6 +127,7 @@ def problem_content(problem: Problem) -> dict[str, Any]:
         ],
         "processing_s": rows(times.processing_s),
         "transfer_s": None if times.transfer_s is None else rows(times.transfer_s),
+        "cut_s": None if times.cut_s is None else rows(times.cut_s),
         "objective": msgspec.to_builtins(objective_document(problem.objective)),
         "wishes": [[w.pattern, w.device, w.forbid] for w in problem.wishes],
     }

@@ -192,7 +192,7 @@ def _likeness(problem: Problem, plan: Plan, i: int) -> tuple[object, ...]:
     device = problem.cluster.devices[i]
     return (
         device.capacity_bytes,
-        device.cut_overhead_s,
+        problem.cut_s[:, i].tobytes(),
         problem.times.processing_s[:, i].tobytes(),
         problem.allowed[:, i].tobytes(),
         ways,
@@ -340,11 +340,12 @@ def cheapest_crossing_s(problem: Problem, i: int) -> float:
     read = [u for u, t in enumerate(problem.graph.tensors) if t.readers]
     if not read:
         return float("inf")
-    devices = problem.cluster.devices
     if problem.times.transfer_s is None:
         smallest = min(problem.graph.tensors[u].size_bytes for u in read)
         way = problem.cluster.latency_s[i] + smallest * problem.cluster.seconds_per_byte[i]
     else:
         way = problem.times.transfer_s[read, i, :].min(axis=0)
-    costs = way + np.array([devices[i].cut_overhead_s + d.cut_overhead_s for d in devices])
+    makers = [problem.graph.tensors[u].producer for u in read]
+    readers = sorted({v for u in read for v in problem.graph.tensors[u].readers})
+    costs = way + problem.cut_s[makers, i].min() + problem.cut_s[readers].min(axis=0)
     return float(np.delete(costs, i).min(initial=float("inf")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from placewright.problem import Problem
 from placewright.result import Result
 from placewright.rounding import rounded_down
 from placewright.solvers.makespan.cp_sat_model import build, decisions
+from placewright.solvers.makespan.start import starting_placement
 
 __all__ = ["CpSat"]
 
@@ -55,6 +56,11 @@ class CpSat:
         begun = budget.elapsed_s
         a = arrays_of(problem)
         if not a.allowed.any(axis=1).all():
+            return Result(incumbent, solver="makespan-cp-sat")
+        if incumbent is None:
+            # Without a horizon that a plan sets, propagation can creep on for ever in steps of one quantum.
+            incumbent = plan_for(problem, starting_placement(problem), provenance=Provenance("makespan-cp-sat"))
+        if incumbent is not None and incumbent.value_s <= 0.0:
             return Result(incumbent, solver="makespan-cp-sat")
         model = build(problem, incumbent)
         seed = int(rng.integers(2**31 - 1))
@@ -114,5 +120,9 @@ class CpSat:
             bound = rounded_down(max(0.0, float(np.floor(solver.best_objective_bound))) * model.quantum_s)
             if not np.isfinite(bound):
                 bound = 0.0
+        if incumbent is None and best[0] is not None and not budget.spent:
+            # Without a horizon the quanta were coarse: prove the plan in fine ones.
+            fine = self(problem, budget=budget, rng=rng, incumbent=best[0], on_progress=on_progress)
+            return replace(fine, lower_bound_s=max(bound, fine.lower_bound_s), runtime_s=runtime + fine.runtime_s)
         name = "makespan-cp-sat" if best[0] is not incumbent or incumbent is None else incumbent.provenance.solver
         return Result(best[0], bound, "", runtime, name, {"makespan-cp-sat": bound})

@@ -37,6 +37,9 @@ Quanta: TypeAlias = npt.NDArray[np.int64]
 QUANTA = 2**30
 """Quanta that the horizon is divided into; rounding then costs some 1e-9 of it an operator on the critical path."""
 
+COARSE_QUANTA = 2**20
+"""The same while no plan bounds the horizon."""
+
 
 @dataclass(eq=False)
 class Model:
@@ -61,12 +64,14 @@ def build(problem: Problem, incumbent: Plan | None) -> Model:
     g = a.network
     proto = cp_model.CpModel()
     horizon_s = incumbent.value_s if incumbent is not None else _trivial_horizon(a)
-    quantum = max(horizon_s, 1e-300) / QUANTA
+    quantum = max(horizon_s, 1e-300) / (QUANTA if incumbent is not None else COARSE_QUANTA)
     horizon = int(np.ceil(horizon_s / quantum)) + 1
-    p = quantise_down(np.where(np.isfinite(g.processing), g.processing, 0.0), quantum)
+    most = 2.0 * horizon_s  # what takes longer can't be part of a schedule within the horizon
+    p = quantise_down(np.minimum(np.where(np.isfinite(g.processing), g.processing, 0.0), most), quantum)
     (ready, done), (_, after) = heads(g), tails(g)
     head, low, tail = (
-        quantise_down(np.where(np.isfinite(s), s, 0.0) * (1 - RELATIVE_SLACK), quantum) for s in (ready, done, after)
+        quantise_down(np.minimum(np.where(np.isfinite(s), s, 0.0), most) * (1 - RELATIVE_SLACK), quantum)
+        for s in (ready, done, after)
     )
 
     x: list[dict[int, Any]] = []
@@ -85,14 +90,14 @@ def build(problem: Problem, incumbent: Plan | None) -> Model:
     end = [proto.new_int_var(0, horizon, f"e{v}") for v in range(n)]
     model = Model(proto, quantum, problem, x, start, end, makespan)
     cuts = _cuts(model, a) if g.cut.any() else None
-    cut = quantise_down(g.cut, quantum)
-    for i in range(len(g.cut)):
+    cut = quantise_down(np.minimum(g.cut, most), quantum)
+    for i in range(g.cut.shape[1]):
         intervals = []
         for v in range(n):
             here = x[a.unit_of[v]]
             if i not in here:
                 continue
-            size = int(p[v, i]) if cuts is None or cut[i] == 0 else int(p[v, i]) + int(cut[i]) * cuts[v]
+            size = int(p[v, i]) if cuts is None or cut[v, i] == 0 else int(p[v, i]) + int(cut[v, i]) * cuts[v]
             begun = proto.new_int_var(0, horizon, f"s{v}_{i}")
             over = proto.new_int_var(0, horizon, f"e{v}_{i}")
             proto.add(start[v] == begun).only_enforce_if(here[i])
@@ -140,15 +145,15 @@ def decisions(model: Model, value_of: Callable[[Any], int]) -> tuple[npt.NDArray
 def _trivial_horizon(a: Arrays) -> float:
     """Everything one after the other on its slowest device, every tensor sent to every device: never too short."""
     g = a.network
-    D = len(g.cut)
+    D = g.cut.shape[1]
     total = float(np.where(np.isfinite(g.processing), g.processing, 0.0).max(axis=1).sum())
-    total += 2.0 * len(g.processing) * float(g.cut.max(initial=0.0))
+    total += 2.0 * float(g.cut.max(axis=1).sum())
     if g.transfer.shape[0]:
         total += float(np.where(np.isfinite(g.transfer), g.transfer, 0.0).max(axis=(1, 2)).sum()) * D
     else:
         worst = float(g.latency[np.isfinite(g.latency)].max(initial=0.0))
         total += D * float((worst + g.size * g.per_byte.max(initial=0.0)).sum())
-    return total
+    return float(total)
 
 
 def _pairs(model: Model) -> Iterator[tuple[int, int, int]]:
@@ -219,7 +224,7 @@ def _load_row(model: Model, a: Arrays, p: Quanta, ready: Quanta, tail: Quanta, i
 def _tensors(model: Model, a: Arrays, horizon: int) -> None:
     """Precedence along every tensor, and transfers that exclude each other."""
     proto, problem, g = model.proto, model.problem, a.network
-    D = len(g.cut)
+    D = g.cut.shape[1]
     exclusive: dict[int, list[Any]] = {}
     for u, tensor in enumerate(problem.graph.tensors):
         maker = tensor.producer
@@ -244,7 +249,7 @@ def _tensors(model: Model, a: Arrays, horizon: int) -> None:
             there = proto.new_int_var(0, 2 * horizon, f"a{u}_{j}")
             model.sent[u, j] = sent, there
             for i, c in seconds.items():
-                size = int(quantise_down(c, model.quantum_s))
+                size = int(quantise_down(min(c, 2.0 * horizon * model.quantum_s), model.quantum_s))
                 crosses = proto.new_bool_var(f"z{u}_{i}_{j}")
                 proto.add_bool_or(home[i].negated(), need.negated(), crosses)
                 proto.add_implication(crosses, home[i])
