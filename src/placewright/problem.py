@@ -188,8 +188,8 @@ class Problem:
         if cut is not None and not (np.isfinite(cut) & (cut >= 0)).all():
             v, i = np.argwhere(~(np.isfinite(cut) & (cut >= 0)))[0].tolist()
             found.append(
-                f"operator {self.graph.operators[v].name!r} on {self.cluster.devices[i].name!r}: cut time {cut[v, i]} s "
-                "is not a finite number of at least 0"
+                f"operator {self.graph.operators[v].name!r} on {self.cluster.devices[i].name!r}: "
+                f"cut time {cut[v, i]} s is not a finite number of at least 0"
             )
         for v, i in np.argwhere(~(p >= 0))[:20].tolist():
             found.append(

@@ -33,7 +33,7 @@ SLACK = 1e-8
 
 def _exact(problem: Problem) -> None:
     best = optimum(problem)
-    result = CpSat(workers=1)(problem, budget=Budget(30), rng=np.random.default_rng(0))
+    result = CpSat()(problem, budget=Budget(30), rng=np.random.default_rng(0))
     if np.isinf(best):
         assert result.plan is None
         return

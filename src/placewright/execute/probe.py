@@ -30,7 +30,7 @@ from placewright.problem import Problem
 
 __all__ = ["fit_transfer", "layout_devices", "probe"]
 
-SLOW_SHARE = 0.6
+SLOW_SHARE = 0.75
 """CPU share of a device that would else be like the one before it."""
 SIZES_BYTES = tuple(64 * 4**k for k in range(8))
 """Of the tensors that are sent: 64 B to 1 MiB. What is larger leaves the core's own cache too before it is read again,

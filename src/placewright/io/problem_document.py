@@ -155,9 +155,7 @@ class ProblemDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = None
     cut_s: Annotated[
         list[list[float]] | None,
-        Meta(
-            description="A row an operator, a column a device: what it loses at either side of a cut; null: the device's."
-        ),
+        Meta(description="A row an operator, a column a device: seconds lost at a side of a cut; null: the device's."),
     ] = None
     times_source: str = "given"
     objective: ObjectiveDocument = msgspec.field(default_factory=MakespanDocument)
