@@ -27,11 +27,13 @@ RUNS, ROUNDS = 15, 3
 
 
 def pooled(before: Measurement | None, now: Measurement) -> Measurement:
-    """All runs of both, with the later spans."""
+    """All runs of both, with the spans of the one whose median is nearer to that of all."""
     if before is None:
         return now
     error = max(before.max_relative_error, now.max_relative_error)
-    return replace(now, runs_s=before.runs_s + now.runs_s, max_relative_error=error)
+    both = replace(now, runs_s=before.runs_s + now.runs_s, max_relative_error=error)
+    nearer = min((before, now), key=lambda m: abs(m.median_s - both.median_s))
+    return replace(both, spans=nearer.spans)
 
 
 def main() -> None:
