@@ -32,6 +32,6 @@ def test_every_command_of_the_readme_exists() -> None:
     from placewright.cli import app
 
     known = {c.name or c.callback.__name__ for c in app.registered_commands if c.callback is not None}
-    blocks = "".join(re.findall(r"```\n(.*?)```", README.read_text(), re.DOTALL))
-    shown = set(re.findall(r"\bplacewright ([a-z]+)\b", blocks))
+    blocks = "".join(re.findall(r"^```\w*\n(.*?)^```$", README.read_text(), re.DOTALL | re.MULTILINE))
+    shown = set(re.findall(r"(?<!import )\bplacewright ([a-z]+)\b", blocks))
     assert shown == known
