@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from types import FrameType
 
 import numpy as np
@@ -130,15 +131,20 @@ def _auto(problem: Problem, best: Result, clock: Budget, seed: int, on_progress:
     exact = SOLVERS["makespan-cp-sat"]
     provable = exact.supports(problem) is None and len(problem.graph) <= EXACT_UP_TO
     search = Annealing(target_s=best.lower_bound_s)
+    split = SOLVERS["modular-split"]
+    stages: list[tuple[Algorithm, float, float]]
     if provable:
         # Small problems are proved sooner than searched through.
-        stages = [(search, clock.share(0.15, at_most_s=0.2 + 0.03 * len(problem.graph))), (exact.algorithm, clock)]
+        stages = [(search, 0.15, 0.2 + 0.03 * len(problem.graph)), (exact.algorithm, 1.0, inf)]
     else:
         last = Annealing(hot=0.005) if exact.supports(problem) else exact.algorithm
-        stages = [(search, clock.share(0.7)), (last, clock)]
-    for algorithm, part in stages:
+        stages = [(search, 0.5, inf), (last, 1.0, inf)]
+    if split.supports(problem) is None:
+        stages.insert(1, (split.algorithm, 0.7, inf))
+    for algorithm, share, at_most_s in stages:
         if best.gap <= OPTIMALITY_TOLERANCE or clock.spent:
             break
+        part = clock.share(share, at_most_s=at_most_s)
         found = _run(algorithm, problem, best.plan, part, seed, merging)
         if isinstance(algorithm, Annealing):
             found = replace(found, alternatives={"annealing": found.value_s})

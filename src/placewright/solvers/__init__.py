@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from placewright.algorithm import Algorithm
+from placewright.bounds.makespan.critical_path import critical_path
 from placewright.problem import Problem
 from placewright.solvers.makespan.annealing import Annealing
 from placewright.solvers.makespan.cp_sat import CpSat
 from placewright.solvers.makespan.list_scheduling import etf, heft
+from placewright.solvers.makespan.modular_split import ModularSplit, why_coupled
 from placewright.solvers.makespan.single_device import single_device
 
 __all__ = ["SOLVERS", "Entry"]
@@ -25,6 +27,10 @@ def _small_enough(problem: Problem) -> str | None:
     if variables <= MOST_TRANSFERS:
         return None
     return f"{variables:,} possible transfers are more than the {MOST_TRANSFERS:,} that CP-SAT can hold; use annealing"
+
+
+def _splits(problem: Problem) -> str | None:
+    return _small_enough(problem) or why_coupled(problem)
 
 
 MOST_TRANSFERS = 100_000
@@ -64,6 +70,13 @@ SOLVERS: Mapping[str, Entry] = MappingProxyType(
         "annealing": Entry(Annealing(), ("makespan",), False, "annealing of placement and order, compiled"),
         "makespan-cp-sat": Entry(
             CpSat(), ("makespan",), True, "constraint programming with optional intervals (CP-SAT)", _small_enough
+        ),
+        "modular-split": Entry(
+            ModularSplit(inner=CpSat(), quick=critical_path),
+            ("makespan",),
+            True,
+            "modules between operators on every path, each solved by CP-SAT, joined by a shortest path",
+            _splits,
         ),
     }
 )

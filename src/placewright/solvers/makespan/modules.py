@@ -1,0 +1,129 @@
+"""Modules of a network: what lies between two operators that every path passes."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.graph import Operator, OperatorGraph, Tensor
+from placewright.problem import Problem, Times
+
+__all__ = ["Module", "cut_operators", "module_key", "module_problem", "modules_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Operators after ``entry`` up to and with ``exit``.
+
+    Attributes
+    ----------
+    entry, exit : int or None
+        Operators that every path passes; ``None`` at the start and at the end of the network.
+    inner : tuple of int
+        The operators between them, ascending.
+    """
+
+    entry: int | None
+    exit: int | None
+    inner: tuple[int, ...]
+
+    @property
+    def operators(self) -> tuple[int, ...]:
+        """Entry, inner, exit, as far as they are there, ascending."""
+        ends = [v for v in (self.entry, self.exit) if v is not None]
+        return tuple(sorted((*self.inner, *ends)))
+
+    def tensors_in(self, graph: OperatorGraph) -> list[int]:
+        """Tensors that entry and inner operators make, in the graph's order."""
+        makers = [v for v in self.operators if v != self.exit]
+        return sorted(u for v in makers for u in graph.outputs_of[v])
+
+
+def cut_operators(graph: OperatorGraph) -> list[int]:
+    """Operators on every path from a source to a sink, ascending.
+
+    With a virtual source before all operators without inputs and a virtual sink behind all without readers, v is on
+    every path exactly when no edge leads from an operator before v (in topological order) to one behind it: a path
+    that avoids v must leap over it, and an edge that leaps over v is part of a path that avoids it. O(n + E).
+
+    Examples
+    --------
+    >>> diamond = OperatorGraph([Operator(v) for v in "abcd"], [Tensor("x", 0, (1, 2)), Tensor("y", 1, (3,)),
+    ...                         Tensor("z", 2, (3,))])
+    >>> cut_operators(diamond)
+    [0, 3]
+    """
+    n = len(graph)
+    sources = [v for v in range(n) if not graph.predecessors[v]]
+    furthest = max(sources, default=0)  # reader that an edge from an operator so far reaches
+    cuts = []
+    for v in range(n):
+        if furthest <= v:
+            cuts.append(v)
+        readers = graph.successors[v]
+        furthest = max(furthest, readers[-1] if readers else n)
+    return cuts
+
+
+def modules_of(graph: OperatorGraph) -> list[Module]:
+    """Cut a network at every operator on all paths."""
+    cuts = cut_operators(graph)
+    ends: list[int | None] = [None, *cuts, None]
+    modules = []
+    for entry, last in itertools.pairwise(ends):
+        low = -1 if entry is None else entry
+        high = len(graph) if last is None else last
+        module = Module(entry, last, tuple(range(low + 1, high)))
+        if module.inner or last is not None:
+            modules.append(module)
+    return modules
+
+
+def module_problem(problem: Problem, module: Module, entry_device: int, exit_device: int) -> Problem:
+    """Make the problem of one module with the devices of its ends fixed.
+
+    The entry takes no time (its processing counts in the module that it ends) but pays for a cut behind it; what the
+    exit makes is left out.
+    """
+    graph = problem.graph
+    operators = module.operators
+    local = {v: k for k, v in enumerate(operators)}
+    tensors = module.tensors_in(graph)
+    times = np.where(problem.allowed, problem.times.processing_s, np.inf)[list(operators)]
+    for v, device, seconds in ((module.entry, entry_device, 0.0), (module.exit, exit_device, None)):
+        if v is not None:
+            kept = times[local[v], device] if seconds is None else seconds
+            times[local[v]] = np.inf
+            times[local[v], device] = kept
+    inner = set(module.inner)
+    sub = OperatorGraph(
+        [Operator(f"{k:06d}") for k in range(len(operators))],
+        [
+            Tensor(
+                f"{k:06d}",
+                local[graph.tensors[u].producer],
+                tuple(local[v] for v in graph.tensors[u].readers),
+                graph.tensors[u].size_bytes,
+            )
+            for k, u in enumerate(tensors)
+        ],
+        [[local[v] for v in members] for members in graph.colocation if inner.issuperset(members)],
+    )
+    transfer = None if problem.times.transfer_s is None else problem.times.transfer_s[tensors]
+    given = Times(times, transfer, problem.times.source, problem.cut_s[list(operators)])
+    return Problem(sub, problem.cluster, given, problem.objective)
+
+
+def module_key(problem: Problem) -> bytes:
+    """Equal keys mean equal module problems on one cluster."""
+    digest = hashlib.sha256()
+    digest.update(repr([(t.producer, t.readers, t.size_bytes) for t in problem.graph.tensors]).encode())
+    digest.update(repr(problem.graph.colocation).encode())
+    digest.update(problem.times.processing_s.tobytes())
+    digest.update(problem.cut_s.tobytes())
+    if problem.times.transfer_s is not None:
+        digest.update(problem.times.transfer_s.tobytes())
+    return digest.digest()

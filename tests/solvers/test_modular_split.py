@@ -1,0 +1,117 @@
+"""Splitting at operators that every path passes, against brute force and against the search without splitting."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import placewright as pw
+from placewright.algorithm import Budget
+from placewright.graph import Operator, OperatorGraph, Tensor
+from placewright.objective import Makespan
+from placewright.problem import Problem, Times
+from placewright.solvers import SOLVERS
+from placewright.solvers.makespan.modules import cut_operators, modules_of
+from placewright.verify import verify
+from tests.brute_force import optimum
+from tests.random_problems import problems
+
+MANY = settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+)
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> Problem:
+    """Two or three modules of one to two parallel operators between operators that every path passes."""
+    tensors, ends, n = [], [0], 1
+    eighth = st.integers(0, 16).map(lambda k: k / 8)
+    for _ in range(draw(st.integers(1, 2))):
+        entry, width = ends[-1], draw(st.integers(0, 2))
+        last = n + width
+        skip = width == 0 or draw(st.booleans())
+        readers = [*range(n, last), *([last] if skip else [])]
+        tensors.append(Tensor(f"t{entry}", entry, tuple(readers), draw(st.integers(0, 40))))
+        tensors += [Tensor(f"t{v}", v, (last,), draw(st.integers(0, 40))) for v in range(n, last)]
+        ends.append(last)
+        n = last + 1
+    D = draw(st.integers(2, 3))
+    cuts = draw(st.booleans())
+    return Problem(
+        OperatorGraph([Operator(f"v{k}") for k in range(n)], tensors),
+        pw.Cluster(
+            [pw.Device(f"d{i}") for i in range(D)],
+            [pw.Link(draw(eighth) / 8, 32.0, link_class="same-host", channel=draw(st.sampled_from(["", "bus"])))],
+        ),
+        Times(
+            np.array([[draw(eighth) for _ in range(D)] for _ in range(n)]),
+            cut_s=np.array([[draw(eighth) / 4 for _ in range(D)] for _ in range(n)]) if cuts else None,
+        ),
+        Makespan(draw(st.sampled_from(["none", "link", "port"]))),
+    )
+
+
+def _check(problem: Problem) -> None:
+    best = optimum(problem)
+    result = SOLVERS["modular-split"].algorithm(problem, budget=Budget(30), rng=np.random.default_rng(0))
+    if np.isinf(best):
+        assert result.plan is None
+        return
+    assert result.value_s == pytest.approx(best, rel=1e-8, abs=1e-8)
+    assert best * (1 - 1e-6) <= result.lower_bound_s <= best
+    assert verify(problem, result.require_plan()) == ()
+
+
+@MANY
+@given(chains())
+def test_on_chains_of_modules_the_optimum_is_found_and_proved(problem: Problem) -> None:
+    """Value and bound equal brute force, with cuts that cost and under every contention."""
+    _check(problem)
+
+
+@MANY
+@given(problems(most_operators=6, memory=False))
+def test_on_any_network_with_modules_the_optimum_is_found_and_proved(problem: Problem) -> None:
+    """The same on random graphs, as far as they have an operator on every path and nothing couples the modules."""
+    if SOLVERS["modular-split"].supports(problem) is None:
+        _check(problem)
+
+
+@settings(MANY, max_examples=500)
+@given(problems(most_operators=8))
+def test_cut_operators_are_those_on_every_path(problem: Problem) -> None:
+    """By definition: each path from a source to a sink, listed, holds them; modules share out all operators once."""
+    graph = problem.graph
+    paths = [[v] for v in range(len(graph)) if not graph.predecessors[v]]
+    whole = []
+    while paths:
+        path = paths.pop()
+        following = graph.successors[path[-1]]
+        paths += [[*path, w] for w in following]
+        whole += [] if following else [set(path)]
+    expected = sorted(set.intersection(*whole)) if whole else []
+    assert cut_operators(graph) == expected
+    modules = modules_of(graph)
+    placed = list(itertools.chain(*(m.inner for m in modules), (m.exit for m in modules if m.exit is not None)))
+    assert sorted(placed) == list(range(len(graph)))
+
+
+def test_what_couples_modules_is_named() -> None:
+    """Memory that may bind, a class across modules, and a network without cuts are refused with the reason."""
+    graph = OperatorGraph([Operator(v, weight_bytes=10) for v in "abc"], [Tensor("x", 0, (1,)), Tensor("y", 1, (2,))])
+    small = pw.Cluster([pw.Device("d0", memory_bytes=20), pw.Device("d1")])
+    supports = SOLVERS["modular-split"].supports
+    assert "memory" in (supports(Problem(graph, small, np.ones((3, 2)))) or "")
+    large = pw.Cluster([pw.Device("d0"), pw.Device("d1")])
+    tied = OperatorGraph(graph.operators, graph.tensors, [(0, 2)])
+    assert "class" in (supports(Problem(tied, large, np.ones((3, 2)))) or "")
+    apart = OperatorGraph(graph.operators)
+    assert "every path" in (supports(Problem(apart, large, np.ones((3, 2)))) or "")
