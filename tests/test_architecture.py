@@ -46,6 +46,7 @@ ROWS = (
 ROW_OF = {name: k for k, row in enumerate(ROWS) for name in row}
 
 SHARED_BY_ALGORITHMS = {
+    "placewright.solvers.makespan.modules",
     "placewright.solvers.makespan.start",
     "placewright.solvers.makespan.cp_sat_model",
     "placewright.bounds.feasibility",

@@ -15,7 +15,7 @@ def test_versions_are_those_installed() -> None:
     """Each package stands once, with the version of its metadata."""
     found = {check.name: check for check in doctor()}
     assert len(found) == len(doctor())
-    for name in ("numpy", "ortools", "onnxruntime"):
+    for name in ("numpy", "ortools", "highspy"):
         assert found[name] == (name, True, importlib.metadata.version(name))
     assert found["cores"].ok and found["memory"].detail.endswith("GiB")
     assert found["shared memory"].ok

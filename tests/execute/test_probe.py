@@ -64,6 +64,7 @@ def test_the_fit_stays_physical() -> None:
 
 def test_every_figure_of_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """A short probe gives finite, positive figures for each device and each pair, within what hardware can be."""
+    pytest.importorskip("onnxruntime")
     for name, value in (("RUNS", 3), ("WARMUP", 1), ("MATMUL_SIDE", 128), ("COPY_BYTES", 2**20)):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(module, "SIZES_BYTES", (64, 4096, 65536))

@@ -20,6 +20,8 @@ from placewright.verify import verify
 from tests.brute_force import optimum
 from tests.random_problems import problems
 
+pytestmark = pytest.mark.slow
+
 MANY = settings(
     max_examples=600,
     deadline=None,
