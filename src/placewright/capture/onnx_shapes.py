@@ -109,11 +109,13 @@ def _infer_values(model: ModelProto, order: Sequence[int], names: Sequence[str])
     except Exception as failure:  # InferenceError, or ValueError where the model breaks the standard
         refusal = _one_line(failure)
     graph = model.graph
-    kinds: dict[str, TypeProto] = {v.name: v.type for v in [*graph.input, *graph.value_info, *graph.output]}
+    kinds: dict[str, TypeProto] = {v.name: v.type for v in [*graph.output, *graph.value_info, *graph.input]}
     kinds |= {t.name: onnx.helper.make_tensor_type_proto(t.data_type, list(t.dims)) for t in model.graph.initializer}
     for sparse in model.graph.sparse_initializer:
         kinds[sparse.values.name] = onnx.helper.make_tensor_type_proto(sparse.values.data_type, list(sparse.dims))
-    needed = {name for k in order for name in reads(graph.node[k])} | {o.name for o in model.graph.output}
+    made = {name for k in order for name in writes(graph.node[k])}
+    # An output that no operator makes (a weight, an input) needs no inference.
+    needed = {name for k in order for name in reads(graph.node[k])} | ({o.name for o in model.graph.output} & made)
     values = {name: value for name, kind in kinds.items() if (value := value_of_type(kind)) is not None}
     values |= {t.name: value for t in model.graph.initializer if (value := value_of_tensor(t)) is not None}
     completion = _Completion(model, kinds, values, stated, needed)

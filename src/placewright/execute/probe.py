@@ -96,7 +96,7 @@ def probe(*, devices: int | None = None, on_progress: OnStep | None = None) -> C
 def layout_devices(cores: tuple[int, ...], total_bytes: int, count: int | None = None) -> list[Device]:
     """Share out cores so that each device has about half as many as the one before it, but at least one.
 
-    A device that would have as many as the one before it gets 0.6 of that one's CPU share.
+    A device that would have as many as the one before it gets 0.75 of that one's CPU share.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def layout_devices(cores: tuple[int, ...], total_bytes: int, count: int | None =
     Examples
     --------
     >>> [(d.cores, d.cpu_share) for d in layout_devices((0, 1), 2**30)]
-    [((0,), 1.0), ((1,), 0.6)]
+    [((0,), 1.0), ((1,), 0.75)]
     >>> [len(d.cores) for d in layout_devices(tuple(range(8)), 2**30)]
     [5, 2, 1]
     """

@@ -22,14 +22,14 @@ def counted(number: int, noun: str) -> str:
 
 
 def percent(share: float) -> str:
-    """Three significant digits above 10 %, two below, so that a small share is no 0.
+    """Three significant digits above 10 %, two below, so that a small share is no 0; below a millionth it is.
 
     Examples
     --------
     >>> percent(0.1234), percent(0.00123), percent(0.0), percent(1.0)
     ('12.3%', '0.12%', '0%', '100%')
     """
-    value = 100.0 * share
+    value = 100.0 * share if abs(share) >= 1e-6 else 0.0
     if abs(value) >= 999.5:
         return f"{value:,.0f}%"
     return f"{value:.3g}%" if abs(value) >= 10 else f"{value:.2g}%"

@@ -20,7 +20,7 @@ from placewright.problem import Problem
 from placewright.report.alternatives import PLAN, Alternative, alternatives_of
 from placewright.report.explain import explain
 from placewright.report.listing import counted, percent
-from placewright.result import Result
+from placewright.result import Result, Status
 from placewright.units import format_bytes, format_seconds
 
 __all__ = [
@@ -102,7 +102,8 @@ def demo_table(result: Result, measurements: Sequence[Measurement] = ()) -> Rend
         table.add_row(*bound, relative, *([Text("")] * 3 if measured else []))
     lines: list[RenderableType] = [table]
     if result.plan is not None:
-        lines.append(Text(f" gap of the plan: {percent(result.gap)} ({result.status.value})"))
+        proof = "proved optimal" if result.status is Status.OPTIMAL else result.status.value
+        lines.append(Text(f" gap of the plan: {percent(result.gap)} ({proof})"))
     return Group(*lines)
 
 
