@@ -14,6 +14,7 @@ RESULT_KEYS = [
     "schema",
     "problem",
     "objective",
+    "objective_options",
     "solver",
     "status",
     "value_s",

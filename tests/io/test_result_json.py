@@ -43,7 +43,8 @@ def test_the_object_that_json_prints():
     assert json.loads(json.dumps(shown, allow_nan=False)) == {
         "schema": "placewright/result/1",
         "problem": {"name": "net", "hash": problem_hash(problem), "operators": 2, "devices": 2},
-        "objective": {"name": "makespan", "contention": "link"},
+        "objective": "makespan",
+        "objective_options": {"contention": "link"},
         "solver": "heft",
         "status": "feasible",
         "value_s": 2.0,

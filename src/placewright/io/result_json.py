@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from placewright.evaluate.evaluation import DeviceUse, Evaluation
-from placewright.io.problem_document import ObjectiveDocument, objective_document
 from placewright.io.problem_file import problem_hash
 from placewright.plan import Plan
 from placewright.problem import Problem
@@ -51,7 +51,8 @@ class ResultDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     schema: Literal["placewright/result/1"]
     problem: ProblemSummary
-    objective: ObjectiveDocument
+    objective: Annotated[str, Meta(description="Name of what is minimised.")]
+    objective_options: Annotated[dict[str, str], Meta(description="Its options, such as the contention of links.")]
     solver: str
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
     value_s: Seconds
@@ -113,7 +114,8 @@ def result_document(
     return ResultDocument(
         schema="placewright/result/1",
         problem=ProblemSummary(problem.name, problem_hash(problem), len(problem.graph), len(problem.cluster)),
-        objective=objective_document(problem.objective),
+        objective=problem.objective.name,
+        objective_options={k: v for k, v in asdict(problem.objective).items() if k != "name"},
         solver=result.solver,
         status=result.status.value,
         value_s=_finite(result.value_s),
