@@ -15,6 +15,12 @@ import pytest
 import placewright as pw
 
 ENTRY = [sys.executable, "-c", "from placewright.cli import main; main()"]
+WITH_SIGINT = [
+    sys.executable,
+    "-c",
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from placewright.cli import main; main()",
+]
+"""The same where the tests themselves were started with SIGINT ignored, as background jobs are."""
 
 
 def large(folder: Path) -> Path:
@@ -61,7 +67,7 @@ def test_ctrl_c_before_a_search_exits_with_130(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("devices: [{name: a, flops: {fp32: 1 TFLOP/s}, memory_bandwidth: 1 GB/s}]\n")
     arguments = ["plan", "py:slow:make", "--cluster", "c.yaml", "-o", "plan.json"]
     with subprocess.Popen(
-        ENTRY + arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        [*WITH_SIGINT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
     ) as process:
         assert process.stderr is not None
         while process.stderr.readline().strip() != "here":

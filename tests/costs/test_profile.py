@@ -257,7 +257,9 @@ def test_a_real_network_is_profiled_for_real(tmp_path: Path) -> None:
     captured = capture(path, fuse=False)
     report = costs.profile(path, captured, Cluster([cpu("one")]), cache=tmp_path / "cache")
     Problem(captured, Cluster([cpu("one")]), report.times)
-    assert (report.distinct, report.measured, report.fallbacks, report.notes) == (3, 5, (), ())
+    assert (report.distinct, report.measured, report.fallbacks) == (3, 5, ())
+    # A busy machine may disturb the measurement; nothing else may be noted.
+    assert all("something disturbed the measurement" in note for note in report.notes)
     by_name = {v.name: report.times.processing_s[k, 0] for k, v in enumerate(captured.operators)}
     assert by_name["in1"] > by_name["in0"] > 0 and by_name["in2"] == by_name["in0"]
     assert report.whole_s["one"] > 0 and report.cut_overhead_s["one"] > 0

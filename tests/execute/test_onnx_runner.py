@@ -209,6 +209,15 @@ def test_a_worker_that_hangs(tmp_path: Path) -> None:
 
 def test_an_interrupt_ends_all_workers(tmp_path: Path) -> None:
     """Ctrl-C in the driver comes out as KeyboardInterrupt, with no worker left."""
+    # A background job starts with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        _interrupted(tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupted(tmp_path: Path) -> None:
     with no_process_left(), runner(tmp_path, [0, 1, 0, 1, 0, 1]) as r:
         r.run(random_inputs(r.inputs))
         thread = while_running(r, lambda: os.kill(os.getpid(), signal.SIGINT))
