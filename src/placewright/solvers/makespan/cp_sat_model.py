@@ -7,8 +7,8 @@ intervals that share a link, port or channel don't overlap. Redundant rows carry
 tails (``_kernel.path``), and the load of each device between the earliest head and the shortest tail.
 
 Every optional interval has variables of its own. With several optional intervals over one pair of variables, CP-SAT
-9.12 to 9.15 proved wrong optima while it used linear relaxations (about one in 600 random problems of six operators):
-hence the separate variables here and ``linearization_level = 0`` in the solver. It is also faster.
+9.12 and 9.15 proved wrong optima while it used linear relaxations (9.15 on one of 600 random problems): hence
+the separate variables here and ``linearization_level = 0`` in the solver. It is also faster.
 
 That rounding is safe: let a real schedule have ends e and durations d, and set end' = floor(e / q) and start' = end' -
 floor(d / q). As floor(a + b) >= floor(a) + floor(b), precedence, exclusion, heads, tails and loads all still hold, and
