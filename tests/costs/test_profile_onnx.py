@@ -196,8 +196,11 @@ def test_what_passes_a_blocked_layout_on_has_conversions_between_poolings(path: 
     result = run(wrapped, {f"{name}/given": array for name, array in given.items()})["d/taken"]
     np.testing.assert_allclose(result, sum(given.values()), rtol=1e-6)
     ends = ends_apart(wrapped, inputs, bench.session, bench.array)
-    if ends is not None:  # where the runtime has a blocked layout
-        assert not ends.inner and bench.answer(skip).conversions_s > 0
+    if ends is not None:  # where the runtime has a blocked layout; how long they take is a clock's word, and may be 0
+        assert not ends.inner
+        kinds = [n.op_type for n in onnx.load_from_string(ends.conversions).graph.node]
+        assert set(kinds) == {"ReorderInput", "ReorderOutput"}
+        assert bench.answer(skip).conversions_s >= 0
 
 
 def test_only_what_follows_convolutions_may_be_blocked(path: Path, bench: OnnxBench) -> None:
