@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright._kernel.schedule import Network
+from placewright.objective import Makespan
 from placewright.problem import Problem
 
 __all__ = ["Arrays", "arrays_of"]
@@ -108,10 +109,13 @@ def _make(problem: Problem) -> Arrays:
 
 
 def _resources(problem: Problem) -> tuple[npt.NDArray[np.int32], int]:
-    """(D, D, 4) what a transfer from row to column occupies under the objective's contention, and how many exist."""
+    """(D, D, 4) what a transfer from row to column occupies under the objective's contention, and how many exist.
+
+    Objectives about the steady state know no contention for the one sample that has the cluster for itself.
+    """
     D = len(problem.cluster)
     resources = np.full((D, D, 4), -1, dtype=np.int32)
-    contention = problem.objective.contention
+    contention = problem.objective.contention if isinstance(problem.objective, Makespan) else "none"
     if contention == "none":
         return resources, 0
     i, j = np.indices((D, D), dtype=np.int32)

@@ -37,7 +37,8 @@ def compare(
         If a solver is unknown, or can't take the problem and was asked for by name.
     """
     if solvers is None:
-        solvers = [n for n, s in SOLVERS.items() if _fits(n, problem) and s.supports(problem) is None] + ["auto"]
+        here = SOLVERS[problem.objective.name]
+        solvers = [n for n, s in here.items() if s.supports(problem) is None] + ["auto"]
     solvers = known_solvers(solvers)
     rows: list[tuple[str, Result]] = []
     for name in solvers:
@@ -62,10 +63,11 @@ def known_solvers(names: Sequence[str]) -> list[str]:
     ['heft', 'etf']
     """
     stripped = list(dict.fromkeys(name.strip() for name in names))
-    unknown = [repr(name) for name in stripped if name != "auto" and name not in SOLVERS]
+    known = dict.fromkeys(name for solvers in SOLVERS.values() for name in solvers)
+    unknown = [repr(name) for name in stripped if name != "auto" and name not in known]
     if unknown:
         what = f"solver {unknown[0]} is" if len(unknown) == 1 else f"solvers {', '.join(unknown)} are"
-        raise InvalidInput(f"{what} unknown; use auto or some of {', '.join(SOLVERS)}")
+        raise InvalidInput(f"{what} unknown; use auto or some of {', '.join(known)}")
     return stripped
 
 
@@ -84,15 +86,14 @@ def without_plan(result: Result, budget: str) -> str:
     return f"no plan was found within --budget {budget}; give more time, allow more devices or raise their memory"
 
 
-def _fits(name: str, problem: Problem) -> bool:
-    return problem.objective.name in SOLVERS[name].objectives
-
-
 def catalogue_of_solvers() -> list[tuple[str, str, str]]:
-    """Name, kind and summary of every solver and bound."""
-    rows = [(name, "exact" if s.exact else "heuristic", s.summary) for name, s in SOLVERS.items()]
-    for bounds in BOUNDS.values():
+    """Name, kind and summary of every solver and bound, the objectives first that it is for."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for objective, solvers in SOLVERS.items():
+        for name, s in solvers.items():
+            rows.setdefault((name, "exact" if s.exact else "heuristic", s.summary), []).append(objective)
+    for objective, bounds in BOUNDS.items():
         for name, bound in bounds.items():
             summary = (bound.__doc__ or "").strip().splitlines()[0].rstrip(".")
-            rows.append((name, "bound", summary))
-    return rows
+            rows.setdefault((name, "bound", summary), []).append(objective)
+    return [(name, kind, f"{', '.join(objectives)}: {summary}") for (name, kind, summary), objectives in rows.items()]

@@ -40,6 +40,8 @@ class Operator:
         Equal signatures mean equal work (kind, attributes, shapes, dtypes): such operators are profiled once.
     parts : tuple of str
         The operators of the source that this one stands for, when several were fused; empty when it is one itself.
+    backward : bool
+        Whether it belongs to the backward pass of training.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Operator:
     dtype: str = "fp32"
     signature: str = ""
     parts: tuple[str, ...] = ()
+    backward: bool = False
 
     @property
     def resident_bytes(self) -> int:

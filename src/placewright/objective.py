@@ -7,9 +7,22 @@ from typing import Literal, TypeAlias, get_args
 
 from placewright.errors import InvalidInput
 
-__all__ = ["Contention", "Makespan", "Objective", "as_objective"]
+__all__ = [
+    "Contention",
+    "Contiguity",
+    "Makespan",
+    "MaxLoad",
+    "Objective",
+    "Overlap",
+    "TrainingObjective",
+    "as_objective",
+    "described",
+]
 
 Contention: TypeAlias = Literal["none", "link", "port"]
+Contiguity: TypeAlias = Literal["contiguous", "convex", "any"]
+TrainingObjective: TypeAlias = Literal["sum", "separate"]
+Overlap: TypeAlias = Literal["none", "transfers", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +43,94 @@ class Makespan:
     name: Literal["makespan"] = "makespan"
 
     def __post_init__(self) -> None:
-        if self.contention not in get_args(Contention):
-            raise InvalidInput(
-                f"contention {self.contention!r} is unknown; use one of {', '.join(get_args(Contention))}"
-            )
+        _check("contention", self.contention, get_args(Contention))
 
 
-Objective: TypeAlias = Makespan
+@dataclass(frozen=True, slots=True)
+class MaxLoad:
+    """Time per sample of a pipeline in steady state: the largest load of a device (arXiv 2006.16423, section 3).
+
+    The load of a device is its processing times, plus for each tensor that enters from another device its transfer time
+    once, plus for each tensor that leaves its transfer time once, however many readers it has there. Devices of kind
+    ``cpu`` pay nothing for transfers: the data is in RAM already. A channel that links share has the load of the
+    transfers over it, and counts as a device.
+
+    Attributes
+    ----------
+    contiguity : {"contiguous", "convex", "any"}
+        ``contiguous``: the devices can be put in an order along which no edge between forward operators goes back.
+        ``convex``: no path of forward operators leaves a device and comes back to it, which is weaker. Backward
+        operators whose colocation class has no forward one are bound by their own edges, turned round.
+    contiguous_cpus : bool
+        Whether devices of kind ``cpu`` are bound by contiguity too, as in the published programs.
+    training : {"sum", "separate"}
+        Of backward operators: the largest forward plus backward load (``sum``: PipeDream's schedule), or the largest
+        forward load plus the largest backward load (``separate``: GPipe's). A tensor belongs to the pass of its
+        producer. The same for networks without backward operators.
+    overlap : {"none", "transfers", "full"}
+        Load as the sum of computing, transfers in and transfers out (``none``); as the larger of computing and all
+        transfers (``transfers``); or as the largest of the three (``full``). Under ``sum`` both passes are added first.
+    replicate : bool
+        Whether a stage may run on several alike devices: on r of them its load is 1/r of what it would be on one, plus,
+        with backward operators, 2 (r - 1) / r x weight bytes / bandwidth for each synchronisation of the weights.
+    sync_period : int
+        Samples between two synchronisations.
+    sync_bandwidth_bytes_per_s : float or None
+        Bandwidth of a synchronisation; ``None``: that of the links between the replicas.
+    """
+
+    contiguity: Contiguity = "contiguous"
+    contiguous_cpus: bool = True
+    training: TrainingObjective = "sum"
+    overlap: Overlap = "none"
+    replicate: bool = False
+    sync_period: int = 1
+    sync_bandwidth_bytes_per_s: float | None = None
+    name: Literal["max-load"] = "max-load"
+
+    def __post_init__(self) -> None:
+        _check("contiguity", self.contiguity, get_args(Contiguity))
+        _check("training objective", self.training, get_args(TrainingObjective))
+        _check("overlap", self.overlap, get_args(Overlap))
+        if self.sync_period < 1:
+            raise InvalidInput(f"sync period {self.sync_period} is not at least 1 sample")
+        bandwidth = self.sync_bandwidth_bytes_per_s
+        if bandwidth is not None and not bandwidth > 0:
+            raise InvalidInput(f"sync bandwidth {bandwidth} B/s is not above 0; leave it out to use that of the links")
+
+
+def _check(what: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise InvalidInput(f"{what} {given!r} is unknown; use one of {', '.join(known)}")
+
+
+def described(objective: Objective) -> tuple[str, ...]:
+    """Say in words which options an objective has.
+
+    Examples
+    --------
+    >>> described(Makespan("port")), described(MaxLoad(contiguity="any"))
+    (('contention port',), ('not contiguous',))
+    """
+    if isinstance(objective, Makespan):
+        return (f"contention {objective.contention}",)
+    words: list[str] = ["not contiguous" if objective.contiguity == "any" else objective.contiguity]
+    if objective.contiguity != "any" and not objective.contiguous_cpus:
+        words.append("CPUs anywhere")
+    if objective.training == "separate":
+        words.append("forward and backward apart")
+    if objective.overlap != "none":
+        what = "transfers" if objective.overlap == "transfers" else "transfers in and transfers out"
+        words.append(f"{what} overlap computing")
+    if objective.replicate:
+        words.append(f"replicas, synchronised every {objective.sync_period} samples")
+    return tuple(words)
+
+
+Objective: TypeAlias = Makespan | MaxLoad
 """The union of all objectives."""
 
-_BY_NAME = {"makespan": Makespan}
+_BY_NAME: dict[str, type[Makespan] | type[MaxLoad]] = {"makespan": Makespan, "max-load": MaxLoad}
 
 
 def as_objective(given: Objective | str) -> Objective:

@@ -88,27 +88,34 @@ class Plan:
     Attributes
     ----------
     device_of : (n,) int array
-        Index of each operator's device.
+        Index of each operator's device; of a replicated stage the first of its devices.
     schedule : Schedule
+        Of one sample that has the cluster for itself: what the makespan is about, and under ``max-load`` how one
+        sample passes the empty pipeline.
     value_s : float
         The objective in seconds, as :func:`placewright.evaluate` computed it.
     provenance : Provenance
+    replicas : tuple of tuple of int
+        Of each replicated stage its devices, ascending: the first one stands in ``device_of``.
     """
 
     device_of: npt.NDArray[np.int32]
     schedule: Schedule
     value_s: float
     provenance: Provenance = Provenance()
+    replicas: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         array = np.array(self.device_of, dtype=np.int32)
         array.setflags(write=False)
         object.__setattr__(self, "device_of", array)
+        object.__setattr__(self, "replicas", tuple(tuple(int(i) for i in stage) for stage in self.replicas))
 
     @property
     def devices_used(self) -> tuple[int, ...]:
         """Indices of the devices that run at least one operator, ascending."""
-        return tuple(int(i) for i in np.unique(self.device_of))
+        first = {int(i) for i in np.unique(self.device_of)}
+        return tuple(sorted(first.union(*(stage for stage in self.replicas if stage[0] in first))))
 
 
 def as_placement(devices: Iterable[int]) -> npt.NDArray[np.int32]:

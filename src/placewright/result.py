@@ -44,6 +44,11 @@ class Result:
         Values in seconds of the other plans that were met on the way, by name; ``inf`` where that one is infeasible.
     interrupted : bool
         Whether the user stopped the search.
+    rejected_s : float
+        Value in seconds of a placement that the algorithm ended with and that breaks a rule, so that it is no plan:
+        some published algorithms know no memory limits. ``inf``: there is none.
+    rejected : str
+        The rule that it breaks.
 
     Examples
     --------
@@ -61,6 +66,8 @@ class Result:
     bounds: Mapping[str, float] = field(default_factory=dict)
     alternatives: Mapping[str, float] = field(default_factory=dict)
     interrupted: bool = False
+    rejected_s: float = float("inf")
+    rejected: str = ""
 
     @property
     def value_s(self) -> float:

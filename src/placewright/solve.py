@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from math import inf
 from types import FrameType
 
 import numpy as np
@@ -21,16 +20,10 @@ from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import OPTIMALITY_TOLERANCE, Result
 from placewright.solvers import SOLVERS
-from placewright.solvers.makespan.annealing import Annealing
+from placewright.strategy import STRATEGIES
 from placewright.verify import verify
 
 __all__ = ["UnsoundPlan", "solve"]
-
-CONSTRUCTIVE = ("single-device", "heft", "etf")
-"""Heuristics that are always tried: each takes well under a second."""
-
-EXACT_UP_TO = 400
-"""Most operators for which constraint programming is given the larger part of the budget; beyond, search is better."""
 
 
 class UnsoundPlan(PlacewrightError):
@@ -84,8 +77,12 @@ def solve(
     """
     warm_up()
     clock = budget if isinstance(budget, Budget) else Budget(float(budget))
-    if solver != "auto" and solver not in SOLVERS:
-        raise InvalidInput(f"solver {solver!r} is unknown; use auto or one of {', '.join(SOLVERS)}")
+    solvers = SOLVERS[problem.objective.name]
+    if solver != "auto" and solver not in solvers:
+        raise InvalidInput(
+            f"solver {solver!r} is unknown for the objective {problem.objective.name}; "
+            f"use auto or one of {', '.join(solvers)}"
+        )
     with _interruptible(clock):
         best = _bounded(problem, clock, seed)
         if best.infeasible:
@@ -93,11 +90,12 @@ def solve(
         if solver == "auto":
             best = _auto(problem, best, clock, seed, on_progress)
         else:
-            why_not = SOLVERS[solver].supports(problem)
+            entry = solvers[solver]
+            why_not = entry.supports(problem)
             if why_not is not None:
                 raise InvalidInput(f"solver {solver!r} can't take this problem: {why_not}")
-            start = None if solver in CONSTRUCTIVE else _constructed(problem, clock, seed).plan
-            best = best.merge(_run(SOLVERS[solver].algorithm, problem, start, clock, seed, on_progress))
+            start = None if entry.starts_afresh else _constructed(problem, clock, seed).plan
+            best = best.merge(_run(entry.algorithm, problem, start, clock, seed, on_progress))
     best = replace(best, runtime_s=clock.elapsed_s, interrupted=clock.cancelled.is_set())
     return _checked(problem, best, seed)
 
@@ -112,7 +110,7 @@ def _bounded(problem: Problem, clock: Budget, seed: int) -> Result:
 
 
 def _auto(problem: Problem, best: Result, clock: Budget, seed: int, on_progress: OnProgress) -> Result:
-    """Run constructive heuristics, then annealing, then proof or more annealing, until the gap is closed."""
+    """Run the constructive heuristics, then the strategy's stages until the gap is closed."""
 
     def report(result: Result, name: str) -> None:
         on_progress(Progress(name, result.value_s, result.lower_bound_s, clock.elapsed_s))
@@ -128,26 +126,13 @@ def _auto(problem: Problem, best: Result, clock: Budget, seed: int, on_progress:
 
     best = best.merge(_constructed(problem, clock, seed))
     report(best, best.solver)
-    exact = SOLVERS["makespan-cp-sat"]
-    provable = exact.supports(problem) is None and len(problem.graph) <= EXACT_UP_TO
-    search = Annealing(target_s=best.lower_bound_s)
-    split = SOLVERS["modular-split"]
-    stages: list[tuple[Algorithm, float, float]]
-    if provable:
-        # Small problems are proved sooner than searched through.
-        stages = [(search, 0.15, 0.2 + 0.03 * len(problem.graph)), (exact.algorithm, 1.0, inf)]
-    else:
-        last = Annealing(hot=0.005) if exact.supports(problem) else exact.algorithm
-        stages = [(search, 0.5, inf), (last, 1.0, inf)]
-    if split.supports(problem) is None:
-        stages.insert(1, (split.algorithm, 0.7, inf))
-    for algorithm, share, at_most_s in stages:
+    for stage in STRATEGIES[problem.objective.name].stages(problem, best):
         if best.gap <= OPTIMALITY_TOLERANCE or clock.spent:
             break
-        part = clock.share(share, at_most_s=at_most_s)
-        found = _run(algorithm, problem, best.plan, part, seed, merging)
-        if isinstance(algorithm, Annealing):
-            found = replace(found, alternatives={"annealing": found.value_s})
+        part = clock.share(stage.share, at_most_s=stage.at_most_s)
+        found = _run(stage.algorithm, problem, best.plan, part, seed, merging)
+        if stage.named:
+            found = replace(found, alternatives={**found.alternatives, stage.named: found.value_s})
         best = best.merge(found)
         report(best, best.solver)
     return best
@@ -156,8 +141,8 @@ def _auto(problem: Problem, best: Result, clock: Budget, seed: int, on_progress:
 def _constructed(problem: Problem, clock: Budget, seed: int) -> Result:
     """Return the best of the quick heuristics, the others among its alternatives."""
     best = Result()
-    for name in CONSTRUCTIVE:
-        found = _run(SOLVERS[name].algorithm, problem, None, clock, seed, ignore)
+    for name in STRATEGIES[problem.objective.name].constructive:
+        found = _run(SOLVERS[problem.objective.name][name].algorithm, problem, None, clock, seed, ignore)
         named = {} if name == "single-device" else {name: found.value_s}
         best = best.merge(replace(found, alternatives={**found.alternatives, **named}))
     return best

@@ -86,7 +86,7 @@ def test_heuristics_give_legal_plans_no_better_than_the_optimum(problem: Problem
     best = optimum(problem)
     incumbent = None
     for name in ("single-device", "heft", "etf"):
-        result = SOLVERS[name].algorithm(problem, budget=Budget(10), rng=np.random.default_rng(seed))
+        result = SOLVERS["makespan"][name].algorithm(problem, budget=Budget(10), rng=np.random.default_rng(seed))
         if result.plan is not None:
             incumbent = result.plan
             assert verify(problem, result.plan) == (), name

@@ -63,7 +63,7 @@ def chains(draw: st.DrawFn) -> Problem:
 
 def _check(problem: Problem) -> None:
     best = optimum(problem)
-    result = SOLVERS["modular-split"].algorithm(problem, budget=Budget(30), rng=np.random.default_rng(0))
+    result = SOLVERS["makespan"]["modular-split"].algorithm(problem, budget=Budget(30), rng=np.random.default_rng(0))
     if np.isinf(best):
         assert result.plan is None
         return
@@ -83,7 +83,7 @@ def test_on_chains_of_modules_the_optimum_is_found_and_proved(problem: Problem) 
 @given(problems(most_operators=6, memory=False))
 def test_on_any_network_with_modules_the_optimum_is_found_and_proved(problem: Problem) -> None:
     """The same on random graphs, as far as they have an operator on every path and nothing couples the modules."""
-    if SOLVERS["modular-split"].supports(problem) is None:
+    if SOLVERS["makespan"]["modular-split"].supports(problem) is None:
         _check(problem)
 
 
@@ -110,7 +110,7 @@ def test_what_couples_modules_is_named() -> None:
     """Memory that may bind, a class across modules, and a network without cuts are refused with the reason."""
     graph = OperatorGraph([Operator(v, weight_bytes=10) for v in "abc"], [Tensor("x", 0, (1,)), Tensor("y", 1, (2,))])
     small = pw.Cluster([pw.Device("d0", memory_bytes=20), pw.Device("d1")])
-    supports = SOLVERS["modular-split"].supports
+    supports = SOLVERS["makespan"]["modular-split"].supports
     assert "memory" in (supports(Problem(graph, small, np.ones((3, 2)))) or "")
     large = pw.Cluster([pw.Device("d0"), pw.Device("d1")])
     tied = OperatorGraph(graph.operators, graph.tensors, [(0, 2)])

@@ -12,6 +12,9 @@ from placewright.bounds.makespan.fractional_load import fractional_load
 __all__ = ["BOUNDS"]
 
 BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
-    {"makespan": MappingProxyType({"critical-path": critical_path, "fractional-load": fractional_load})}
+    {
+        "makespan": MappingProxyType({"critical-path": critical_path, "fractional-load": fractional_load}),
+        "max-load": MappingProxyType({}),
+    }
 )
 """Objective -> name -> bound."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 import numpy.typing as npt
 
-from placewright.evaluate.evaluation import DeviceUse, Evaluation
+from placewright.evaluate.evaluation import ChannelUse, DeviceUse, Evaluation, Load
 from placewright.evaluate.makespan import evaluate_makespan
+from placewright.evaluate.max_load import evaluate_max_load
+from placewright.objective import MaxLoad
 from placewright.plan import Plan, Provenance, Schedule
 from placewright.problem import Problem
 
-__all__ = ["DeviceUse", "Evaluation", "evaluate", "plan_for"]
+__all__ = ["ChannelUse", "DeviceUse", "Evaluation", "Load", "evaluate", "judge", "plan_for"]
 
 
 def evaluate(
@@ -18,6 +24,7 @@ def evaluate(
     *,
     order: npt.ArrayLike | None = None,
     schedule: Schedule | None = None,
+    replicas: Sequence[Sequence[int]] = (),
 ) -> Evaluation:
     """Value, schedule, use of devices, and every broken rule of a placement.
 
@@ -32,6 +39,8 @@ def evaluate(
     schedule : Schedule, optional
         Keep the order of all operators and transfers of this schedule, and start each as early as that order allows:
         the value is never above the schedule's own.
+    replicas : sequence of sequences of int, optional
+        Devices of each replicated stage, ascending; see :class:`placewright.Plan`.
 
     Raises
     ------
@@ -48,7 +57,18 @@ def evaluate(
     >>> evaluate(problem, [0, 0]).value_s, evaluate(problem, [0, 1]).value_s  # 1 + 1; 1 + (0.5 + 100/100) + 4
     (2.0, 6.5)
     """
-    return evaluate_makespan(problem, device_of, order=order, schedule=schedule)
+    if isinstance(problem.objective, MaxLoad):
+        return evaluate_max_load(problem, device_of, order=order, schedule=schedule, replicas=replicas)
+    judged = evaluate_makespan(problem, device_of, order=order, schedule=schedule)
+    if replicas:
+        broken = "the plan replicates stages, which only max-load knows; leave the replicas out"
+        judged = replace(judged, violations=(*judged.violations, broken))
+    return judged
+
+
+def judge(problem: Problem, plan: Plan) -> Evaluation:
+    """Evaluate a plan: its placement, the order in its schedule, its replicas."""
+    return evaluate(problem, plan.device_of, schedule=plan.schedule, replicas=plan.replicas)
 
 
 def plan_for(
@@ -58,11 +78,12 @@ def plan_for(
     order: npt.ArrayLike | None = None,
     schedule: Schedule | None = None,
     provenance: Provenance | None = None,
+    replicas: Sequence[Sequence[int]] = (),
 ) -> Plan | None:
     """Evaluate a placement and make it a plan; ``None`` when it breaks a rule. Parameters as :func:`evaluate`."""
-    judged = evaluate(problem, device_of, order=order, schedule=schedule)
+    judged = evaluate(problem, device_of, order=order, schedule=schedule, replicas=replicas)
     if not judged.feasible:
         return None
-    import numpy as np
-
-    return Plan(np.asarray(device_of, dtype=np.int32), judged.schedule, judged.value_s, provenance or Provenance())
+    stages = tuple(tuple(int(i) for i in stage) for stage in replicas)
+    device = np.asarray(device_of, dtype=np.int32)
+    return Plan(device, judged.schedule, judged.value_s, provenance or Provenance(), stages)

@@ -6,7 +6,36 @@ from dataclasses import dataclass
 
 from placewright.plan import Schedule
 
-__all__ = ["DeviceUse", "Evaluation"]
+__all__ = ["ChannelUse", "DeviceUse", "Evaluation", "Load"]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a sample in steady state costs one device, of a replicated stage one of its copies.
+
+    Attributes
+    ----------
+    compute_s, in_s, out_s : float
+        Seconds of processing, of tensors that enter and of tensors that leave.
+    sync_s : float
+        Seconds of weight synchronisation.
+    load_s : float
+        What counts: their sum, or what remains when transfers overlap with computing.
+    """
+
+    compute_s: float
+    in_s: float
+    out_s: float
+    sync_s: float
+    load_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelUse:
+    """The load of a channel that links share, in seconds a sample: one value, or forward and backward apart."""
+
+    name: str
+    load_s: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +56,8 @@ class DeviceUse:
         finish of their last reader or transfer; outputs of the network stay to the end.
     limit_bytes : int or None
         Memory less reserve.
+    loads : tuple of Load
+        Under ``max-load``: one for both passes together, or one for the forward and one for the backward pass.
     """
 
     name: str
@@ -38,6 +69,12 @@ class DeviceUse:
     kv_cache_bytes: int
     activation_bytes: int
     limit_bytes: int | None
+    loads: tuple[Load, ...] = ()
+
+    @property
+    def load_s(self) -> float:
+        """Seconds a sample in steady state, all passes together; 0 where loads are not the objective."""
+        return sum(load.load_s for load in self.loads)
 
     @property
     def memory_bytes(self) -> int:
@@ -54,16 +91,20 @@ class Evaluation:
     value_s : float
         The objective in seconds; ``inf`` where a tensor can't travel or an operator can't run.
     schedule : Schedule
+        Of one sample that has the cluster for itself.
     devices : tuple of DeviceUse
         One a device of the cluster, in its order.
     violations : tuple of str
         Every rule that the plan breaks, each with thing, value, limit and remedy.
+    channels : tuple of ChannelUse
+        Under ``max-load``: one a channel of the cluster.
     """
 
     value_s: float
     schedule: Schedule
     devices: tuple[DeviceUse, ...]
     violations: tuple[str, ...] = ()
+    channels: tuple[ChannelUse, ...] = ()
 
     @property
     def feasible(self) -> bool:

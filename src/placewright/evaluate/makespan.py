@@ -23,8 +23,12 @@ def evaluate_makespan(
     *,
     order: npt.ArrayLike | None = None,
     schedule: Schedule | None = None,
+    activations: bool = True,
 ) -> Evaluation:
-    """Schedule a placement and measure it. See :func:`placewright.evaluate.evaluate`."""
+    """Schedule a placement and measure it; see :func:`placewright.evaluate.evaluate`.
+
+    ``activations=False`` leaves live tensors out of the memory.
+    """
     n, D = problem.times.processing_s.shape
     device = np.ascontiguousarray(device_of, dtype=np.int32)
     if device.shape != (n,) or (n and not (device.min() >= 0 and device.max() < D)):
@@ -36,8 +40,8 @@ def evaluate_makespan(
     else:
         value = _best_decoding(problem, device, order, w)
     made = _schedule_in(w, problem, device)
-    activations = peak_activations(g, device, arrays_of(problem).output, w)
-    uses = _uses(problem, device, made, activations)
+    peak = peak_activations(g, device, arrays_of(problem).output, w) if activations else np.zeros(D)
+    uses = _uses(problem, device, made, peak)
     return Evaluation(float(value), made, uses, tuple(_broken(problem, device, made, uses)))
 
 

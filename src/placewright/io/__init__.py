@@ -3,6 +3,7 @@
 from placewright.io.cluster_file import cluster_from_text, read_cluster
 from placewright.io.cluster_writing import cluster_to_text, write_cluster
 from placewright.io.other_json import evaluation_to_json, runs_to_json, times_to_json, verdict_to_json
+from placewright.io.partitioning_file import read_partitioning
 from placewright.io.plan_file import PlanFile, read_plan, write_plan
 from placewright.io.problem_file import problem_from_json, problem_hash, problem_to_json, read_problem, write_problem
 from placewright.io.reading import check_writable, write_atomic
@@ -19,6 +20,7 @@ __all__ = [
     "problem_hash",
     "problem_to_json",
     "read_cluster",
+    "read_partitioning",
     "read_plan",
     "read_problem",
     "result_to_json",

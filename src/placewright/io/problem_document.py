@@ -19,7 +19,7 @@ from msgspec import Meta
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput
 from placewright.graph import Operator, OperatorGraph, Source, Tensor
-from placewright.objective import Makespan, Objective
+from placewright.objective import Makespan, MaxLoad, Objective
 from placewright.problem import Problem, Times, Wish
 
 __all__ = [
@@ -52,6 +52,7 @@ class OperatorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     dtype: str = "fp32"
     signature: str = ""
     parts: tuple[str, ...] = ()
+    backward: bool = False
 
 
 class TensorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -127,7 +128,19 @@ class MakespanDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="na
     contention: Literal["none", "link", "port"] = "link"
 
 
-ObjectiveDocument: TypeAlias = MakespanDocument
+class MaxLoadDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="name", tag="max-load"):
+    """Time per sample of a pipeline in steady state: the largest load of a device."""
+
+    contiguity: Literal["contiguous", "convex", "any"] = "contiguous"
+    contiguous_cpus: bool = True
+    training: Literal["sum", "separate"] = "sum"
+    overlap: Literal["none", "transfers", "full"] = "none"
+    replicate: bool = False
+    sync_period: int = 1
+    sync_bandwidth_bytes_per_s: float | None = None
+
+
+ObjectiveDocument: TypeAlias = MakespanDocument | MaxLoadDocument
 
 
 class WishDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -194,7 +207,15 @@ def cluster_document(cluster: Cluster) -> ClusterDocument:
 
 def objective_document(objective: Objective) -> ObjectiveDocument:
     """Make the document of an objective."""
-    return MakespanDocument(objective.contention)
+    if isinstance(objective, Makespan):
+        return MakespanDocument(objective.contention)
+    return MaxLoadDocument(**{f: getattr(objective, f) for f in MaxLoadDocument.__struct_fields__})
+
+
+def _objective(document: ObjectiveDocument) -> Objective:
+    if isinstance(document, MakespanDocument):
+        return Makespan(document.contention)
+    return MaxLoad(*msgspec.structs.astuple(document))
 
 
 def _lean(struct: Callable[..., _D], defaults: Mapping[str, Any], /, **values: Any) -> _D:
@@ -221,6 +242,7 @@ def _operator_document(v: Operator) -> OperatorDocument:
         "fp32" if v.dtype == "fp32" else v.dtype,  # the default itself, which is what is left out
         v.signature,
         tuple(v.parts),
+        bool(v.backward),
     )
 
 
@@ -302,7 +324,7 @@ def to_problem(document: ProblemDocument, what: str = "problem") -> Problem:
             graph,
             cluster,
             Times(_times(document.processing_s, (n, D)), transfer, document.times_source, cut),
-            Makespan(document.objective.contention),
+            _objective(document.objective),
             [Wish(w.pattern, w.device, w.forbid) for w in document.wishes],
             document.name,
         )

@@ -8,6 +8,7 @@ from html import escape
 
 from placewright.evaluate import DeviceUse, Evaluation
 from placewright.measurement import Measurement
+from placewright.objective import described
 from placewright.problem import Problem
 from placewright.report.alternatives import PLAN, alternatives_of
 from placewright.report.listing import counted, listed, percent
@@ -189,7 +190,7 @@ def facts(problem: Problem, result: Result, evaluation: Evaluation | None) -> st
         ("FLOPs", f"{flops:.3g}" if flops else "not known"),
         ("colocation classes", f"{len(graph.colocation):,}"),
         ("devices", f"{len(cluster):,} on {counted(hosts, 'host')}"),
-        ("contention", problem.objective.contention),
+        ("objective", ", ".join((problem.objective.name, *described(problem.objective)))),
         ("processing times", problem.times.source),
         (
             "transfer times",

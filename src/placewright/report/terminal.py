@@ -16,6 +16,7 @@ from placewright.costs import ProfileReport
 from placewright.evaluate import DeviceUse, Evaluation
 from placewright.graph import OperatorGraph
 from placewright.measurement import Measurement
+from placewright.objective import described
 from placewright.problem import Problem
 from placewright.report.alternatives import PLAN, Alternative, alternatives_of
 from placewright.report.explain import explain
@@ -309,7 +310,7 @@ def _network(problem: Problem) -> str:
 
 
 def _objective(problem: Problem) -> str:
-    return f"{problem.objective.name}, contention {problem.objective.contention}, times {problem.times.source}"
+    return ", ".join((problem.objective.name, *described(problem.objective), f"times {problem.times.source}"))
 
 
 def _spaced(parts: Sequence[RenderableType]) -> Group:

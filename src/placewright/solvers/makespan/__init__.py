@@ -1,1 +1,53 @@
 """Solvers for the makespan: one file an algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from placewright.bounds.makespan.critical_path import critical_path
+from placewright.problem import Problem
+from placewright.solvers.entry import Entry
+from placewright.solvers.makespan.annealing import Annealing
+from placewright.solvers.makespan.cp_sat import CpSat
+from placewright.solvers.makespan.list_scheduling import etf, heft
+from placewright.solvers.makespan.modular_split import ModularSplit, why_coupled
+from placewright.solvers.single_device import single_device
+
+__all__ = ["MAKESPAN_SOLVERS"]
+
+MOST_TRANSFERS = 100_000
+"""Tensors times pairs of devices beyond which the constraint program is not built."""
+
+
+def _small_enough(problem: Problem) -> str | None:
+    variables = len(problem.graph.tensors) * len(problem.cluster) ** 2
+    if variables <= MOST_TRANSFERS:
+        return None
+    return f"{variables:,} possible transfers are more than the {MOST_TRANSFERS:,} that CP-SAT can hold; use annealing"
+
+
+def _splits(problem: Problem) -> str | None:
+    return _small_enough(problem) or why_coupled(problem)
+
+
+MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "single-device": Entry(
+            single_device, False, "everything on one device: the fastest that holds it", starts_afresh=True
+        ),
+        "heft": Entry(heft, False, "heterogeneous earliest finish time (Topcuoglu et al. 2002)", starts_afresh=True),
+        "etf": Entry(etf, False, "earliest time first (Hwang et al. 1989)", starts_afresh=True),
+        "annealing": Entry(Annealing(), False, "annealing of placement and order, compiled"),
+        "makespan-cp-sat": Entry(
+            CpSat(), True, "constraint programming with optional intervals (CP-SAT)", _small_enough
+        ),
+        "modular-split": Entry(
+            ModularSplit(inner=CpSat(), quick=critical_path),
+            True,
+            "modules between operators on every path, each solved by CP-SAT, joined by a shortest path",
+            _splits,
+        ),
+    }
+)
+"""Name -> solver."""

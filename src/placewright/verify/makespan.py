@@ -1,9 +1,4 @@
-"""An independent checker of plans: plain Python, no code shared with the judge, the kernels or the solvers.
-
-It takes from the problem only what was given (fields of the graph, cluster, times and wishes) and works out anew what
-follows from it: which devices are allowed, transfer times, channels and live memory. What it and the judge agree on was
-arrived at twice.
-"""
+"""The checker of plans for the makespan: durations, order, arrivals, contention and live memory."""
 
 from __future__ import annotations
 
@@ -16,42 +11,18 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from placewright.cluster import Cluster, Link
+from placewright.objective import Makespan
 from placewright.plan import Plan, Transfer
 from placewright.problem import Problem
 
-__all__ = ["verify"]
+__all__ = ["verify_makespan"]
 
 SMALLEST_SCALE_S = 1e-12
 """Makespans below this are compared as if they were this long."""
 
 
-def verify(problem: Problem, plan: Plan, *, tolerance: float = 1e-9) -> tuple[str, ...]:
-    """Everything that is wrong with a plan; empty when it is legal and its value is right.
-
-    Parameters
-    ----------
-    problem : Problem
-        With the makespan objective.
-    plan : Plan
-    tolerance : float
-        Times are compared up to ``tolerance`` times the makespan; bytes exactly.
-
-    Returns
-    -------
-    tuple of str
-        One line for every violation: a device that is not allowed, parted colocation classes, wrong durations,
-        overlaps on a device, link, port or channel, tensors that are read before they are there, transfers that are
-        missing, needless or wrong, memory above the limit, a wrong value.
-
-    Examples
-    --------
-    >>> from placewright import graph, cluster, plan
-    >>> one = Problem(graph.OperatorGraph([graph.Operator("a")]), cluster.Cluster([cluster.Device("gpu")]), [[2.0]])
-    >>> verify(one, plan.Plan([0], plan.Schedule([0.0], [2.0]), value_s=2.0))
-    ()
-    >>> verify(one, plan.Plan([0], plan.Schedule([0.0], [2.0]), value_s=1.0))
-    ('the plan states a value of 1.0 s, but its last operator finishes at 2.0 s',)
-    """
+def verify_makespan(problem: Problem, plan: Plan, *, tolerance: float = 1e-9) -> tuple[str, ...]:
+    """Check a plan; see :func:`placewright.verify.verify`."""
     shape = _wrong_shapes(problem, plan)
     if shape:
         return tuple(shape)
@@ -264,7 +235,8 @@ def _leg(case: _Case, leg: Transfer, needed: bool) -> Iterator[str]:
 
 
 def _contention(case: _Case) -> Iterator[str]:
-    contention = case.problem.objective.contention
+    objective = case.problem.objective
+    contention = objective.contention if isinstance(objective, Makespan) else "none"
     if contention == "none":
         return
     groups: dict[str, list[tuple[float, float, int]]] = defaultdict(list)

@@ -1,0 +1,1 @@
+"""Lower bounds on the max-load: one file a bound."""
