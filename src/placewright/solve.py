@@ -75,7 +75,7 @@ def solve(
     >>> result.value_s, result.status.value  # a and c on the GPU while b runs on the CPU
     (2.0, 'optimal')
     """
-    warm_up()
+    warm_up(problem.objective.name)
     clock = budget if isinstance(budget, Budget) else Budget(float(budget))
     solvers = SOLVERS[problem.objective.name]
     if solver != "auto" and solver not in solvers:

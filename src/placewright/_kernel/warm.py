@@ -1,35 +1,43 @@
-"""Compile every kernel once, on a network of two operators, so that no budget pays for it."""
+"""Compile every kernel once, on networks of two operators, so that no budget pays for it."""
 
 from __future__ import annotations
 
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
 from placewright._kernel.anneal import Limits, State, anneal, cost_of
 from placewright._kernel.list_schedule import etf, heft, mean_upward_rank
+from placewright._kernel.load_moves import LoadLimits, LoadNetwork, anneal_loads, load_state, reset_loads, value_of
 from placewright._kernel.memory import peak_activations
 from placewright._kernel.path import heads, tails
 from placewright._kernel.schedule import Network, decode, retime, upward_rank, workspace
 
-__all__ = ["warm_up"]
+__all__ = ["warm_up", "warm_up_loads", "warm_up_makespan"]
 
 
-@cache
-def warm_up() -> None:
-    """Call each kernel with the types that it is used with; the disk cache saves compiling when it can."""
+Ints = npt.NDArray[np.int32]
 
-    def ints(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        return np.array(values, dtype=np.int32)
 
-    two, square = np.ones(2), np.ones((2, 2))
-    g = Network(
-        made_ptr=ints(0, 1, 1),
-        read_ptr=ints(0, 0, 1),
-        read=ints(0),
-        reader_ptr=ints(0, 1),
-        reader=ints(1),
-        producer=ints(0),
+def warm_up(objective: str) -> None:
+    """Call each kernel that an objective needs; the disk cache saves compiling when it can."""
+    {"makespan": warm_up_makespan, "max-load": warm_up_loads}[objective]()
+
+
+def _ints(*values: int) -> Ints:
+    return np.array(values, dtype=np.int32)
+
+
+def _pair() -> Network:
+    square = np.ones((2, 2))
+    return Network(
+        made_ptr=_ints(0, 1, 1),
+        read_ptr=_ints(0, 0, 1),
+        read=_ints(0),
+        reader_ptr=_ints(0, 1),
+        reader=_ints(1),
+        producer=_ints(0),
         size=np.ones(1),
         processing=square.copy(),
         latency=square.copy(),
@@ -39,18 +47,45 @@ def warm_up() -> None:
         resources=np.zeros((2, 2, 4), dtype=np.int32),
         n_resources=1,
     )
+
+
+@cache
+def _warm_up_schedules() -> None:
+    g, device = _pair(), _ints(0, 1)
     w = workspace(g)
-    order, device, tail, output = ints(0, 1), ints(0, 1), np.zeros(2), np.zeros(1, dtype=np.bool_)
-    units = ints(0, 1)
-    limits = Limits(units, ints(0, 1, 2), units, ints(0, 2, 4), ints(0, 1, 0, 1), two, two, output, True)
-    state = State(device.copy(), order.copy(), order.copy(), device.copy(), order.copy(), np.full(2, np.inf))
-    decode(g, order, device, False, tail, np.inf, w)
-    retime(g, device, ints(0, 2, 1), ints(-1, 1, -1), w)
-    peak_activations(g, device, output, w)
+    decode(g, _ints(0, 1), device, False, np.zeros(2), np.inf, w)
+    retime(g, device, _ints(0, 2, 1), _ints(-1, 1, -1), w)
+    peak_activations(g, device, np.zeros(1, dtype=np.bool_), w)
     upward_rank(g, device)
+
+
+@cache
+def warm_up_makespan() -> None:
+    """Call each kernel of the makespan on two operators."""
+    _warm_up_schedules()
+    g, two, tail = _pair(), np.ones(2), np.zeros(2)
+    w = workspace(g)
+    order, device, output, units = _ints(0, 1), _ints(0, 1), np.zeros(1, dtype=np.bool_), _ints(0, 1)
+    limits = Limits(units, _ints(0, 1, 2), units, _ints(0, 2, 4), _ints(0, 1, 0, 1), two, two, output, True)
+    state = State(device.copy(), order.copy(), order.copy(), device.copy(), order.copy(), np.full(2, np.inf))
     heads(g)
     tails(g)
     heft(g, order, units, two, two, w)
     etf(g, mean_upward_rank(g), units, two, two, w)
     cost_of(g, limits, device, order, False, tail, np.inf, w)
     anneal(g, limits, state, 1.0, 0.1, 8, False, tail, w, np.random.default_rng(0))
+
+
+@cache
+def warm_up_loads() -> None:
+    """Call each kernel of the max-load on two units and one message between them."""
+    _warm_up_schedules()
+    row, cube, none = np.ones((1, 2)), np.ones((1, 2, 2)), np.zeros((0, 0, 0))
+    pays, channel_of = np.ones(2, dtype=np.bool_), np.full((2, 2, 2), -1, dtype=np.int32)
+    links = _ints(0), _ints(0), _ints(0, 1), _ints(1), _ints(0, 1, 1), _ints(0, 0, 1), _ints(0)
+    network = LoadNetwork(cube.copy(), *links, row.copy(), row.copy(), none, pays, channel_of, none, 0)
+    limits = LoadLimits(_ints(0, 2, 4), _ints(0, 1, 0, 1), _ints(0, 1, 2), _ints(1, 0), np.ones(2), np.full(2, np.inf))
+    state = load_state(_ints(0, 1), messages=1, passes=1, devices=2, channels=0)
+    reset_loads(network, limits, state)
+    value_of(network, limits, state, 1.0)
+    anneal_loads(network, limits, state, 1.0, 0.1, 8, 2, 1.0, np.random.default_rng(0))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from placewright.solvers.entry import Entry
+from placewright.solvers.max_load.annealing import LoadAnnealing, why_bound
 from placewright.solvers.single_device import single_device
 
 __all__ = ["MAX_LOAD_SOLVERS"]
@@ -14,6 +15,9 @@ MAX_LOAD_SOLVERS: Mapping[str, Entry] = MappingProxyType(
     {
         "single-device": Entry(
             single_device, False, "everything on one device: the fastest that holds it", starts_afresh=True
+        ),
+        "annealing": Entry(
+            LoadAnnealing(), False, "annealing with moves of units and of whole regions, compiled", why_bound
         ),
     }
 )
