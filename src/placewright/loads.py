@@ -365,9 +365,16 @@ def _exchangeable(problem: Problem, ends: _Ends, i: int, j: int) -> bool:
     if not np.array_equal(channels[np.ix_(swap, swap)], channels):
         return False
     cluster, table = problem.cluster, problem.times.transfer_s
+    matrices = [cluster.latency_s, cluster.seconds_per_byte]
     if table is not None:
-        return np.array_equal(np.where(ends.apart, table, 0.0)[:, swap][:, :, swap], np.where(ends.apart, table, 0.0))
-    return all(np.array_equal(m[np.ix_(swap, swap)], m) for m in (cluster.latency_s, cluster.seconds_per_byte))
+        table = np.where(ends.apart, table, 0.0)
+        if not np.array_equal(table[:, swap][:, :, swap], table):
+            return False
+        # The links then matter for what they cost replicas alone.
+        objective = objective_of(problem)
+        synced = objective.replicate and any(v.backward for v in problem.graph.operators)
+        matrices = matrices[1:] if synced and objective.sync_bandwidth_bytes_per_s is None else []
+    return all(np.array_equal(m[np.ix_(swap, swap)], m) for m in matrices)
 
 
 def _sync_s_per_byte(problem: Problem, objective: MaxLoad, classes: Ints) -> Floats:

@@ -166,9 +166,14 @@ def _wrong_order(problem: Problem, objective: MaxLoad, device: npt.NDArray[np.in
     bound = [objective.contiguous_cpus or d.kind != "cpu" for d in devices]
     whole = objective.contiguity == "contiguous"
     remedy = "move operators between them, or allow plans that are not contiguous"
+    block = loads_of(problem).block_of.tolist()
+    parted = _parted_blocks(problem, place, block)
+    if parted:
+        yield from (f"{line}; {remedy}" for line in parted)
+        return
     for each in [None] if whole else sorted({i for i in place.values() if bound[i]}):
-        # Devices that are bound (all of them, or one at a time) are one node each, other units their own.
-        node = {k: -1 - i if (bound[i] if each is None else i == each) else k for k, i in place.items()}
+        # Devices that are bound (all of them, or one at a time) are one node each, other blocks their own.
+        node = {k: -1 - i if (bound[i] if each is None else i == each) else block[k] for k, i in place.items()}
         numbers = {name: x for x, name in enumerate(dict.fromkeys(node.values()))}
         names = list(numbers)
         quotient: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph(multigraph=False)
@@ -176,7 +181,6 @@ def _wrong_order(problem: Problem, objective: MaxLoad, device: npt.NDArray[np.in
         ends = {(numbers[node[a]], numbers[node[b]]) for a, b in order_edges(problem.graph)}
         quotient.add_edges_from_no_data(sorted((a, b) for a, b in ends if a != b))
         if not whole:
-            # Cycles among units that lie elsewhere are no concern of this device.
             stuck = [c for c in rustworkx.strongly_connected_components(quotient) if len(c) > 1]
             if any(names[x] < 0 for c in stuck for x in c):
                 name = devices[-1 - min(names)].name
@@ -186,3 +190,20 @@ def _wrong_order(problem: Problem, objective: MaxLoad, device: npt.NDArray[np.in
         if cycle:
             shown = ", ".join(dict.fromkeys(repr(devices[-1 - x].name) for x in cycle if x < 0))
             yield f"the placement is not contiguous: no order of the devices ({shown}) has all edges forward; {remedy}"
+
+
+def _parted_blocks(problem: Problem, place: dict[int, int], block: Sequence[int]) -> list[str]:
+    """Name the cycles of units (colocation classes may make some) that don't lie on one device."""
+    devices, operators = problem.cluster.devices, problem.graph.operators
+    first = {k: v for v, k in reversed(list(enumerate(problem.graph.unit_of)))}
+    members: dict[int, list[int]] = {}
+    for k in sorted(place):
+        members.setdefault(block[k], []).append(k)
+    lines = []
+    for units in members.values():
+        used = sorted({place[k] for k in units})
+        if len(used) > 1:
+            shown = ", ".join(repr(operators[first[k]].name) for k in units[:8])
+            where = ", ".join(repr(devices[i].name) for i in used)
+            lines.append(f"the colocation classes of {shown} read each other's tensors and are on {where}, not on one")
+    return lines
