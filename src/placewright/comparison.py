@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from placewright.algorithm import OnProgress, ignore
 from placewright.bounds import BOUNDS
@@ -12,6 +13,7 @@ from placewright.problem import Problem
 from placewright.result import Result
 from placewright.solve import solve
 from placewright.solvers import SOLVERS
+from placewright.solvers.entry import Entry
 
 __all__ = ["best_of", "catalogue_of_solvers", "compare", "known_solvers", "without_plan"]
 
@@ -23,6 +25,7 @@ def compare(
     budget_s: float = 10.0,
     seed: int = 0,
     on_progress: OnProgress = ignore,
+    given: Mapping[str, Entry] = MappingProxyType({}),
 ) -> list[tuple[str, Result]]:
     """Run each solver with the same budget and seed; every result then carries the best bound that any of them proved.
 
@@ -30,6 +33,8 @@ def compare(
     ----------
     solvers : sequence of str, optional
         By default every one that supports the problem, and ``auto``.
+    given : mapping of str to Entry
+        Solvers besides the registered ones, or in place of theirs; see :func:`placewright.solve`.
 
     Raises
     ------
@@ -37,12 +42,13 @@ def compare(
         If a solver is unknown, or can't take the problem and was asked for by name.
     """
     if solvers is None:
-        here = SOLVERS[problem.objective.name]
+        here = {**SOLVERS[problem.objective.name], **given}
         solvers = [n for n, s in here.items() if s.supports(problem) is None] + ["auto"]
     solvers = known_solvers(solvers)
     rows: list[tuple[str, Result]] = []
     for name in solvers:
-        rows.append((name, solve(problem, solver=name, budget=budget_s, seed=seed, on_progress=on_progress)))
+        found = solve(problem, solver=name, budget=budget_s, seed=seed, on_progress=on_progress, given=given)
+        rows.append((name, found))
         if rows[-1][1].interrupted:
             break
     bound = max(r.lower_bound_s for _, r in rows)
@@ -81,6 +87,8 @@ def without_plan(result: Result, budget: str) -> str:
     """Say why a result has no plan, and what to do; ``budget`` as the user gave it."""
     if result.infeasible:
         return result.infeasible
+    if result.rejected:
+        return f"what {result.solver or 'the solver'} ended with is no plan: {result.rejected}"
     if result.interrupted:
         return "interrupted before a plan was found; let it run longer"
     return f"no plan was found within --budget {budget}; give more time, allow more devices or raise their memory"

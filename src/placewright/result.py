@@ -91,6 +91,8 @@ class Result:
     def merge(self, other: Result) -> Result:
         """Keep the better plan (the earlier one on a tie) and the higher bound; runtimes add up."""
         better = other if other.value_s < self.value_s else self
+        # Of placements that break a rule the one of less value, like of plans.
+        rejected = self if self.rejected and (not other.rejected or self.rejected_s <= other.rejected_s) else other
         return replace(
             better,
             lower_bound_s=max(self.lower_bound_s, other.lower_bound_s),
@@ -99,6 +101,8 @@ class Result:
             bounds={**self.bounds, **other.bounds},
             alternatives={**self.alternatives, **other.alternatives},
             interrupted=self.interrupted or other.interrupted,
+            rejected_s=rejected.rejected_s,
+            rejected=rejected.rejected,
         )
 
     def require_plan(self) -> Plan:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from types import FrameType
+from types import FrameType, MappingProxyType
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import OPTIMALITY_TOLERANCE, Result
 from placewright.solvers import SOLVERS
+from placewright.solvers.entry import Entry
 from placewright.strategy import STRATEGIES
 from placewright.verify import verify
 
@@ -39,6 +40,7 @@ def solve(
     budget: float | Budget = 60.0,
     seed: int = 0,
     on_progress: OnProgress = ignore,
+    given: Mapping[str, Entry] = MappingProxyType({}),
 ) -> Result:
     """Find a plan and prove how far from the best it can be.
 
@@ -55,6 +57,8 @@ def solve(
         Recorded in the plan.
     on_progress : callable
         Called with a :class:`placewright.Progress` whenever value or bound moves.
+    given : mapping of str to Entry
+        Solvers besides those of ``placewright solvers``, or in place of theirs: ``expert`` with its placement.
 
     Returns
     -------
@@ -77,7 +81,7 @@ def solve(
     """
     warm_up(problem.objective.name)
     clock = budget if isinstance(budget, Budget) else Budget(float(budget))
-    solvers = SOLVERS[problem.objective.name]
+    solvers = {**SOLVERS[problem.objective.name], **given}
     if solver != "auto" and solver not in solvers:
         raise InvalidInput(
             f"solver {solver!r} is unknown for the objective {problem.objective.name}; "
