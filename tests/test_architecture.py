@@ -37,9 +37,10 @@ ROWS = (
     ("capture",),
     ("costs",),
     ("execute",),
-    ("export",),
+    ("export", "objective_flags"),
     ("posing",),
     ("report",),
+    ("options",),
     ("cli",),
 )
 """Data flows down: a module imports from rows above its own, and from its own package."""

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console, RenderableType
@@ -14,7 +14,24 @@ from typer.exceptions import TyperException
 
 from placewright import __version__
 from placewright.errors import PlacewrightError
+from placewright.options import (
+    AsJson,
+    BudgetText,
+    ExpertPath,
+    Fuse,
+    Model,
+    PlanPath,
+    Posing,
+    ProblemPath,
+    ReportPath,
+    Seed,
+    TracePath,
+    takes_problem,
+)
 from placewright.report.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from placewright.result import Result
 
 __all__ = ["app", "main"]
 
@@ -27,32 +44,8 @@ app = typer.Typer(
 )
 
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
+EXIT_REJECTED = 3
 EXIT_INTERRUPTED = 130
-
-Model = Annotated[
-    str,
-    typer.Argument(help=".onnx or .pt2 file, py:package.module:function, or a problem file (.json)", metavar="MODEL"),
-]
-PlanPath = Annotated[Path, typer.Argument(help="A plan file.", metavar="PLAN")]
-ProblemPath = Annotated[Path, typer.Argument(help="A problem file, or a plan file that carries its problem.")]
-ClusterPath = Annotated[Path | None, typer.Option("--cluster", "-c", help="Cluster file, YAML or JSON.")]
-ObjectiveName = Annotated[str | None, typer.Option("--objective", help="makespan: time for one sample.")]
-ContentionName = Annotated[
-    str | None, typer.Option("--contention", help="How transfers exclude each other: none, link or port.")
-]
-BudgetText = Annotated[str, typer.Option("--budget", help="How long to search, e.g. 60s or 2min.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of the random numbers; recorded in the plan.", min=0)]
-Pins = Annotated[list[str] | None, typer.Option("--pin", help="PATTERN=DEVICE: these run only there. Repeatable.")]
-Forbids = Annotated[
-    list[str] | None, typer.Option("--forbid", help="PATTERN=DEVICE: these never run there. Repeatable.")
-]
-CostsName = Annotated[
-    str, typer.Option("--costs", help="auto, profile (measure what is here) or roofline (from the devices' figures).")
-]
-Fuse = Annotated[bool, typer.Option("--fuse/--no-fuse", help="Place what back-ends fuse as one operator.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-ReportPath = Annotated[Path | None, typer.Option("--report", help="Write an HTML page.")]
-TracePath = Annotated[Path | None, typer.Option("--trace", help="Write a trace for Perfetto or chrome://tracing.")]
 
 
 def _show(renderable: RenderableType) -> None:
@@ -63,54 +56,24 @@ def _print_json(content: Any) -> None:
     sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
 
 
-def _pose(
-    model: str,
-    cluster: Path | None,
-    progress: ProgressLine,
-    *,
-    objective: str | None = None,
-    contention: str | None = None,
-    pin: list[str] | None = None,
-    forbid: list[str] | None = None,
-    costs: str = "auto",
-    fuse: bool = True,
-) -> Any:
-    from placewright.posing import as_costs, as_wishes, named_objective, pose
-
-    return pose(
-        model,
-        cluster,
-        objective=named_objective(objective, contention),
-        wishes=as_wishes(pin or [], forbid or []),
-        costs=as_costs(costs),
-        fuse=fuse,
-        on_progress=progress.tell,
-        on_step=progress.step,
-    )
-
-
 @app.command()
+@takes_problem
 def plan(
-    model: Model,
-    cluster: ClusterPath = None,
-    objective: ObjectiveName = None,
-    contention: ContentionName = None,
+    posing: Posing,
     solver: Annotated[str, typer.Option("--solver", help="auto, or a name from 'placewright solvers'.")] = "auto",
+    expert: ExpertPath = None,
     budget: BudgetText = "60s",
     seed: Seed = 0,
-    pin: Pins = None,
-    forbid: Forbids = None,
-    costs: CostsName = "auto",
-    fuse: Fuse = True,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the plan here.")] = None,
     report: ReportPath = None,
     trace: TracePath = None,
     as_json: AsJson = False,
 ) -> int:
     """Place a network on a cluster and prove how good the placement is."""
-    from placewright.comparison import known_solvers, without_plan
-    from placewright.evaluate import evaluate
+    from placewright.comparison import check_expert, known_solvers, without_plan
+    from placewright.evaluate import judge
     from placewright.io import check_writable, result_to_json, write_atomic, write_plan
+    from placewright.posing import given_solvers
     from placewright.report import explain, html_report, plan_report, trace_json
     from placewright.solve import solve
     from placewright.units import parse_seconds
@@ -118,22 +81,14 @@ def plan(
     progress = ProgressLine(sys.stderr)
     seconds = parse_seconds(budget, "--budget", "60s")
     known_solvers([solver])
+    check_expert(solver, expert)
     check_writable(output, report, trace)
-    problem = _pose(
-        model,
-        cluster,
-        progress,
-        objective=objective,
-        contention=contention,
-        pin=pin,
-        forbid=forbid,
-        costs=costs,
-        fuse=fuse,
-    )
-    result = solve(problem, solver=solver, budget=seconds, seed=seed, on_progress=progress)
+    problem = posing.problem(progress)
+    given = given_solvers(expert, problem)
+    result = solve(problem, solver=solver, budget=seconds, seed=seed, on_progress=progress, given=given)
     progress.close()
     found = result.plan
-    judged = evaluate(problem, found.device_of, schedule=found.schedule) if found is not None else None
+    judged = judge(problem, found) if found is not None else None
     sentences = explain(problem, result, judged)
     if found is not None:
         if output is not None:
@@ -148,54 +103,39 @@ def plan(
         _show(plan_report(problem, result, judged))
     if found is None:
         _complain(without_plan(result, budget))
-    return EXIT_CODES[result.status.value]
+    return _exit_code(result)
 
 
 @app.command()
+@takes_problem
 def compare(
-    model: Model,
-    cluster: ClusterPath = None,
+    posing: Posing,
     solvers: Annotated[
         str | None, typer.Option("--solvers", help="Names, separated by commas; all by default.")
     ] = None,
-    objective: ObjectiveName = None,
-    contention: ContentionName = None,
+    expert: ExpertPath = None,
     budget: BudgetText = "10s",
     seed: Seed = 0,
-    pin: Pins = None,
-    forbid: Forbids = None,
-    costs: CostsName = "auto",
-    fuse: Fuse = True,
     as_json: AsJson = False,
 ) -> int:
     """Run several solvers on one problem, the same budget each, and compare value, bound, gap and time."""
     from placewright.comparison import best_of, known_solvers, without_plan
     from placewright.comparison import compare as run_all
-    from placewright.evaluate import evaluate
+    from placewright.evaluate import judge
     from placewright.io import result_to_json
+    from placewright.posing import given_solvers
     from placewright.report import comparison_table
     from placewright.units import parse_seconds
 
     progress = ProgressLine(sys.stderr)
     seconds = parse_seconds(budget, "--budget", "60s")
-    names = known_solvers(solvers.split(",")) if solvers is not None else None
-    problem = _pose(
-        model,
-        cluster,
-        progress,
-        objective=objective,
-        contention=contention,
-        pin=pin,
-        forbid=forbid,
-        costs=costs,
-        fuse=fuse,
-    )
-    rows = run_all(problem, names, budget_s=seconds, seed=seed, on_progress=progress)
+    names = known_solvers([*solvers.split(","), *(["expert"] if expert else [])]) if solvers is not None else None
+    problem = posing.problem(progress)
+    given = given_solvers(expert, problem)
+    rows = run_all(problem, names, budget_s=seconds, seed=seed, on_progress=progress, given=given)
     progress.close()
     if as_json:
-        judged = [
-            None if r.plan is None else evaluate(problem, r.plan.device_of, schedule=r.plan.schedule) for _, r in rows
-        ]
+        judged = [None if r.plan is None else judge(problem, r.plan) for _, r in rows]
         shown = [
             {**result_to_json(problem, r, e, seed=seed), "solver": name}
             for (name, r), e in zip(rows, judged, strict=True)
@@ -206,7 +146,7 @@ def compare(
     best = best_of(rows)
     if best.plan is None:
         _complain(without_plan(best, budget))
-    return EXIT_CODES[best.status.value]
+    return _exit_code(best)
 
 
 @app.command()
@@ -223,7 +163,7 @@ def run(
     as_json: AsJson = False,
 ) -> int:
     """Run a plan, check its outputs against the unsplit network, and compare measured with predicted time."""
-    from placewright.evaluate import evaluate
+    from placewright.evaluate import judge
     from placewright.execute import run_plan
     from placewright.io import check_writable, read_plan, runs_to_json, write_atomic
     from placewright.report import html_report, plan_report, trace_json
@@ -243,7 +183,7 @@ def run(
         timeout_s=longest,
         on_progress=progress.tell,
     )
-    judged = evaluate(file.problem, file.plan.device_of, schedule=file.plan.schedule)
+    judged = judge(file.problem, file.plan)
     if report is not None:
         write_atomic(report, html_report(file.problem, file.result, judged, measured))
     if trace is not None:
@@ -258,12 +198,12 @@ def run(
 @app.command()
 def show(plan_path: PlanPath, report: ReportPath = None, trace: TracePath = None) -> int:
     """Show a plan: value and proof, what each device does and holds, alternatives, and why."""
-    from placewright.evaluate import evaluate
+    from placewright.evaluate import judge
     from placewright.io import read_plan, write_atomic
     from placewright.report import html_report, plan_report, trace_json
 
     file = read_plan(plan_path)
-    judged = evaluate(file.problem, file.plan.device_of, schedule=file.plan.schedule)
+    judged = judge(file.problem, file.plan)
     if report is not None:
         write_atomic(report, html_report(file.problem, file.result, judged))
     if trace is not None:
@@ -275,14 +215,13 @@ def show(plan_path: PlanPath, report: ReportPath = None, trace: TracePath = None
 @app.command()
 def evaluate(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = False) -> int:
     """Compute a plan's value, schedule and memory on a problem. Exit code 3 when it breaks a rule."""
-    from placewright.evaluate import evaluate as judge
-    from placewright.io import evaluation_to_json, read_plan
-    from placewright.posing import read_posed
+    from placewright.evaluate import judge
+    from placewright.io import evaluation_to_json
+    from placewright.posing import posed_plan
     from placewright.report import evaluation_report
 
-    problem = read_posed(problem_path)
-    file = read_plan(plan_path, problem)
-    judged = judge(problem, file.plan.device_of, schedule=file.plan.schedule)
+    problem, file = posed_plan(problem_path, plan_path)
+    judged = judge(problem, file.plan)
     if as_json:
         _print_json(evaluation_to_json(problem, judged))
     else:
@@ -293,13 +232,13 @@ def evaluate(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = F
 @app.command()
 def verify(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = False) -> int:
     """Check a plan by code that shares nothing with the solvers. Exit code 3 when it breaks a rule."""
-    from placewright.io import read_plan, verdict_to_json
-    from placewright.posing import read_posed
+    from placewright.io import verdict_to_json
+    from placewright.posing import posed_plan
     from placewright.report import verify_report
     from placewright.verify import verify as check
 
-    problem = read_posed(problem_path)
-    violations = check(problem, read_plan(plan_path, problem).plan)
+    problem, file = posed_plan(problem_path, plan_path)
+    violations = check(problem, file.plan)
     if as_json:
         _print_json(verdict_to_json(problem, violations))
     else:
@@ -354,35 +293,45 @@ def profile(
 
 
 @app.command()
+@takes_problem
 def convert(
-    file: Model,
+    posing: Posing,
     output: Annotated[Path, typer.Option("-o", "--output", help="Write the problem file here.")],
-    cluster: ClusterPath = None,
-    objective: ObjectiveName = None,
-    contention: ContentionName = None,
-    pin: Pins = None,
-    forbid: Forbids = None,
-    costs: CostsName = "auto",
-    fuse: Fuse = True,
+    format: Annotated[
+        str, typer.Option("--format", help="problem, or dnn-partitioning: its workload JSON, where that can say it.")
+    ] = "problem",
 ) -> int:
     """Write a network, its cluster, times and wishes as one problem file that reproduces a plan."""
-    from placewright.io import check_writable, write_problem
+    from placewright.export import PROBLEM_FORMATS, check_format, write_problem_as
+    from placewright.io import check_writable
 
     progress = ProgressLine(sys.stderr)
+    check_format(format, PROBLEM_FORMATS)
     check_writable(output)
-    problem = _pose(
-        file,
-        cluster,
-        progress,
-        objective=objective,
-        contention=contention,
-        pin=pin,
-        forbid=forbid,
-        costs=costs,
-        fuse=fuse,
-    )
-    write_problem(output, problem)
+    problem = posing.problem(progress)
+    write_problem_as(output, problem, format)
     progress.tell(f"wrote {output}: {len(problem.graph)} operators, {len(problem.cluster)} devices")
+    return 0
+
+
+@app.command()
+def export(
+    plan_path: PlanPath,
+    format: Annotated[str, typer.Option("--format", help="dnn-partitioning: its split JSON.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it here, not to the terminal.")] = None,
+) -> int:
+    """Write a plan in the words of another program."""
+    from placewright.export import PLAN_FORMATS, check_format, plan_text
+    from placewright.io import check_writable, read_plan, write_atomic
+
+    check_format(format, PLAN_FORMATS)
+    check_writable(output)
+    file = read_plan(plan_path)
+    text = plan_text(file.problem, file.plan, format)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_atomic(output, text)
     return 0
 
 
@@ -415,6 +364,12 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Show the versi
     if version:
         sys.stdout.write(f"placewright {__version__}\n")
         raise typer.Exit(0)
+
+
+def _exit_code(result: Result) -> int:
+    if result.plan is None and result.rejected:
+        return EXIT_REJECTED
+    return EXIT_CODES[result.status.value]
 
 
 def _complain(message: str) -> None:

@@ -14,8 +14,9 @@ from placewright.result import Result
 from placewright.solve import solve
 from placewright.solvers import SOLVERS
 from placewright.solvers.entry import Entry
+from placewright.units import format_seconds
 
-__all__ = ["best_of", "catalogue_of_solvers", "compare", "known_solvers", "without_plan"]
+__all__ = ["best_of", "catalogue_of_solvers", "check_expert", "compare", "known_solvers", "without_plan"]
 
 
 def compare(
@@ -77,6 +78,18 @@ def known_solvers(names: Sequence[str]) -> list[str]:
     return stripped
 
 
+def check_expert(solver: str, expert: object) -> None:
+    """Refuse a file for ``expert`` where another solver is asked for, which would not look at it.
+
+    Raises
+    ------
+    InvalidInput
+        That says what to add.
+    """
+    if expert is not None and solver != "expert":
+        raise InvalidInput("--expert is the placement that --solver expert judges; add that, or use 'compare'")
+
+
 def best_of(rows: Sequence[tuple[str, Result]]) -> Result:
     """Return the result with the best plan; without any plan, one that says why there can be none if one does."""
     results = [r for _, r in rows]
@@ -88,7 +101,8 @@ def without_plan(result: Result, budget: str) -> str:
     if result.infeasible:
         return result.infeasible
     if result.rejected:
-        return f"what {result.solver or 'the solver'} ended with is no plan: {result.rejected}"
+        worth = f" ({format_seconds(result.rejected_s)})" if result.rejected_s < float("inf") else ""
+        return f"what the solver ended with{worth} is no plan: {result.rejected}"
     if result.interrupted:
         return "interrupted before a plan was found; let it run longer"
     return f"no plan was found within --budget {budget}; give more time, allow more devices or raise their memory"

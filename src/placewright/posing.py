@@ -1,9 +1,9 @@
-"""From what a user names (a model or a problem file, and a cluster) to a problem."""
+"""From what a user names (a model, a problem file or a profile, and a cluster) to a problem."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -15,23 +15,40 @@ from placewright.costs import profile, roofline
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
 from placewright.host import available_cores
-from placewright.io import read_cluster, read_plan, read_problem
-from placewright.objective import Objective, as_objective
+from placewright.io import (
+    PlanFile,
+    read_any_problem,
+    read_cluster,
+    read_pipedream,
+    read_plan,
+    read_split,
+    speeds_of,
+)
+from placewright.objective import Makespan, MaxLoad, Objective
+from placewright.objective_flags import ObjectiveFlags
 from placewright.problem import Problem, Times, Wish
+from placewright.solvers.entry import Entry
+from placewright.solvers.max_load.expert import Expert
 
-__all__ = ["Costs", "as_costs", "as_wishes", "named_objective", "pose", "read_posed", "times_for"]
+__all__ = ["Costs", "as_costs", "as_wishes", "given_solvers", "pose", "posed_plan", "times_for"]
 
 Costs: TypeAlias = Literal["auto", "profile", "roofline"]
+
+
+AS_GIVEN = ObjectiveFlags()
+"""No flags: the objective of the file, or its default."""
 
 
 def pose(
     model: str,
     cluster_path: Path | None,
     *,
-    objective: Objective | None = None,
+    flags: ObjectiveFlags = AS_GIVEN,
     wishes: Sequence[Wish] = (),
     costs: Costs = "auto",
     fuse: bool = True,
+    speeds: Sequence[str] = (),
+    inference: bool = False,
     on_progress: Callable[[str], None] | None = None,
     on_step: Callable[[str], None] | None = None,
 ) -> Problem:
@@ -40,17 +57,22 @@ def pose(
     Parameters
     ----------
     model : str
-        An ``.onnx`` or ``.pt2`` file, ``py:package.module:function``, or a problem file (``.json``).
+        An ``.onnx`` or ``.pt2`` file, ``py:package.module:function``, a profile of PipeDream (``.txt``), or a file that
+        has its own cluster (``.json``): a problem file or a workload of dnn-partitioning, whichever its content is.
     cluster_path : Path or None
-        Needed unless ``model`` is a problem file; with one, it may not be given.
-    objective : Objective or None
-        Replaces the one of a problem file.
+        Needed unless ``model`` has its own; then it may not be given.
+    flags : ObjectiveFlags
+        Change the objective of a problem file, or the default: max-load of workloads and profiles, else the makespan.
     wishes : sequence of Wish
         Added to those of a problem file.
     costs : {"auto", "profile", "roofline"}
         See :func:`times_for`.
     fuse : bool
         Whether operators that a back-end never separates are placed as one.
+    speeds : sequence of str
+        Of a profile, ``PATTERN=FACTOR``: how fast devices are compared with the one that was profiled.
+    inference : bool
+        Of a profile: leave the backward pass out.
     on_progress : callable, optional
         Told what happens, a line at a time.
     on_step : callable, optional
@@ -61,20 +83,22 @@ def pose(
     InvalidInput
         If the model needs a cluster and there is none, or the reverse, and whatever its parts raise.
     """
+    tell = on_progress or (lambda line: None)
+    profiled = model.lower().endswith(".txt")
+    for option, given in (("--speed", bool(speeds)), ("--inference", inference)):
+        if given and not profiled:
+            raise InvalidInput(f"{option} is for profiles of PipeDream (.txt), and {model!r} is none; leave it out")
     if model.lower().endswith(".json"):
-        if cluster_path is not None:
-            raise InvalidInput(f"problem file {model!r} has its own cluster; leave --cluster out")
-        given = read_problem(model)
-        return Problem(
-            given.graph, given.cluster, given.times, objective or given.objective, (*given.wishes, *wishes), given.name
-        )
+        return _from_file(model, cluster_path, flags, wishes)
     if cluster_path is None:
         raise InvalidInput(
             f"model {model!r} needs a cluster to be placed on; give --cluster CLUSTER.yaml "
             "('placewright probe' makes one)"
         )
+    objective = flags.applied(MaxLoad() if profiled else Makespan())
     cluster = read_cluster(cluster_path)
-    tell = on_progress or (lambda line: None)
+    if profiled:
+        return _from_profile(model, cluster, objective, wishes, speeds, inference, tell)
     tell(f"capturing {model}")
     graph = capture(model, fuse=fuse)
     if not graph.name:
@@ -82,7 +106,74 @@ def pose(
     # What is wrong with the wishes is said before minutes are spent on measuring.
     Problem(graph, cluster, np.zeros((len(graph), len(cluster))), wishes=wishes)
     times, cluster = times_for(model, graph, cluster, costs=costs, on_progress=tell, on_step=on_step)
-    return Problem(graph, cluster, times, objective or "makespan", wishes)
+    return Problem(graph, cluster, times, objective, wishes)
+
+
+def _from_file(model: str, cluster_path: Path | None, flags: ObjectiveFlags, wishes: Sequence[Wish]) -> Problem:
+    found = read_any_problem(model)
+    given = found.problem
+    if cluster_path is not None:
+        raise InvalidInput(f"{found.kind} {model!r} has its own cluster; leave --cluster out")
+    objective = flags.applied(given.objective)
+    return Problem(given.graph, given.cluster, given.times, objective, (*given.wishes, *wishes), given.name)
+
+
+def _from_profile(
+    model: str,
+    cluster: Cluster,
+    objective: Objective,
+    wishes: Sequence[Wish],
+    speeds: Sequence[str],
+    inference: bool,
+    tell: Callable[[str], None],
+) -> Problem:
+    speed = speeds_of(speeds, cluster)
+    profile = read_pipedream(model, inference=inference)
+    tell(f"profile {model}: its times have no unit, milliseconds are assumed")
+    slow = [d.name for d in cluster.devices if d.name not in speed]
+    if slow:
+        whose = "every device" if not speed else ", ".join(slow[:8]) + (", ..." if len(slow) > 8 else "")
+        tell(f"no --speed is given for {whose}: taken to be as fast as the profiled device")
+    return Problem(profile.graph, cluster, profile.times_on(cluster, speed), objective, wishes)
+
+
+def posed_plan(problem_path: Path, plan_path: Path) -> tuple[Problem, PlanFile]:
+    """Read a plan and the problem that it is to be judged on: a file of its own, or the one that a plan file carries.
+
+    A workload states no objective: it is judged by the plan's.
+
+    Raises
+    ------
+    InvalidInput
+        If either can't be read, or the plan is for another problem.
+    """
+    try:
+        problem, _, states_objective = read_any_problem(problem_path)
+    except InvalidInput as not_a_problem:
+        try:
+            return (problem := read_plan(problem_path).problem), read_plan(plan_path, problem)
+        except InvalidInput as error:
+            raise (not_a_problem if error.what.startswith(f"plan file {str(problem_path)!r}") else error) from None
+    if not states_objective:
+        with suppress(InvalidInput):  # a plan that does not carry its problem
+            planned = read_plan(plan_path).problem.objective
+            problem = Problem(problem.graph, problem.cluster, problem.times, planned, problem.wishes, problem.name)
+    return problem, read_plan(plan_path, problem)
+
+
+def given_solvers(expert: Path | None, problem: Problem) -> Mapping[str, Entry]:
+    """Solvers that a command line brings with it: ``expert`` with the placement of a split file.
+
+    Raises
+    ------
+    InvalidInput
+        If the split can't be read, or is none of this problem.
+    """
+    if expert is None:
+        return {}
+    placement = Expert(tuple(read_split(expert, problem).device_of.tolist()))
+    summary = f"the placement of {expert}"
+    return {"expert": Entry(placement, False, summary, placement.supports, starts_afresh=True)}
 
 
 def replace_name(graph: OperatorGraph, name: str) -> OperatorGraph:
@@ -133,37 +224,12 @@ def _shown(cores: Sequence[int]) -> str:
     return ", ".join(map(str, cores[:8])) + (", ..." if len(cores) > 8 else "")
 
 
-def read_posed(path: Path) -> Problem:
-    """Read a problem: a problem file, or the one that a plan file carries."""
-    try:
-        return read_problem(path)
-    except InvalidInput as not_a_problem:
-        try:
-            return read_plan(path).problem
-        except InvalidInput:
-            raise not_a_problem from None
-
-
 def as_costs(name: str) -> Costs:
     """Check the name of a way to get times."""
     for known in get_args(Costs):
         if name == known:
             return known  # type: ignore[no-any-return]
     raise InvalidInput(f"--costs {name!r} is unknown; use one of {', '.join(get_args(Costs))}")
-
-
-def named_objective(name: str | None, contention: str | None) -> Objective | None:
-    """Objective of its name and options; ``None`` when neither is given.
-
-    Examples
-    --------
-    >>> named_objective(None, "port")
-    Makespan(contention='port', name='makespan')
-    """
-    if name is None and contention is None:
-        return None
-    chosen = as_objective(name or "makespan")
-    return chosen if contention is None else replace(chosen, contention=contention)  # type: ignore[arg-type]
 
 
 def as_wishes(pins: Sequence[str], forbids: Sequence[str]) -> list[Wish]:

@@ -168,7 +168,11 @@ def test_bad_options(placewright: Call, problem_file: Path, tmp_path: Path, opti
         (["plan"], "Missing argument 'MODEL'."),
         (["plan", "absent.json"], "problem file 'absent.json': can't be read: no such file or directory"),
         (["plan", "net.onnx"], "model 'net.onnx' needs a cluster to be placed on; give --cluster"),
-        (["plan", "net.txt", "--cluster", "cluster.yaml"], "model 'net.txt' is of no known form"),
+        (
+            ["plan", "net.txt", "--cluster", "cluster.yaml"],
+            "profile 'net.txt': can't be read: no such file or directory",
+        ),
+        (["plan", "net.csv", "--cluster", "cluster.yaml"], "model 'net.csv' is of no known form"),
         (["plan", ".", "--cluster", "cluster.yaml"], "model '.' is of no known form"),
         (["plan", "net.onnx", "--cluster", "."], "cluster file '.': is not a regular file"),
         (["plan", "net.onnx", "--cluster", "gone.yaml"], "cluster file 'gone.yaml': can't be read"),

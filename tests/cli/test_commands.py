@@ -15,6 +15,7 @@ RESULT_KEYS = [
     "problem",
     "objective",
     "objective_options",
+    "times_source",
     "solver",
     "status",
     "value_s",
@@ -24,10 +25,14 @@ RESULT_KEYS = [
     "seed",
     "placement",
     "devices",
+    "channels",
+    "replicas",
     "bounds",
     "alternatives",
     "infeasible",
     "interrupted",
+    "rejected_s",
+    "rejected",
     "explanation",
 ]
 DEVICE_KEYS = [
@@ -41,6 +46,7 @@ DEVICE_KEYS = [
     "operators",
     "sent_bytes",
     "received_bytes",
+    "loads",
 ]
 
 
@@ -143,7 +149,7 @@ def test_evaluate(placewright: Call, problem_file: Path, plan_file: Path) -> Non
     shown = placewright("evaluate", problem_file, plan_file)
     assert shown.code == 0 and "verdict    feasible" in shown.out
     shown = placewright("evaluate", plan_file, plan_file, "--json")
-    assert list(shown.json) == ["schema", "problem", "value_s", "feasible", "violations", "devices"]
+    assert list(shown.json) == ["schema", "problem", "value_s", "feasible", "violations", "devices", "channels"]
     assert shown.json["feasible"] is True and shown.json["violations"] == []
     assert list(shown.json["devices"][0]) == DEVICE_KEYS
 

@@ -45,6 +45,7 @@ def test_the_object_that_json_prints():
         "problem": {"name": "net", "hash": problem_hash(problem), "operators": 2, "devices": 2},
         "objective": "makespan",
         "objective_options": {"contention": "link"},
+        "times_source": "given",
         "solver": "heft",
         "status": "feasible",
         "value_s": 2.0,
@@ -65,6 +66,7 @@ def test_the_object_that_json_prints():
                 "operators": 1,
                 "sent_bytes": 5,
                 "received_bytes": 6,
+                "loads": [],
             },
             {
                 "name": "cpu",
@@ -77,12 +79,17 @@ def test_the_object_that_json_prints():
                 "operators": 1,
                 "sent_bytes": 0,
                 "received_bytes": 0,
+                "loads": [],
             },
         ],
+        "channels": [],
+        "replicas": [],
         "bounds": {"load": 1.5, "path": 1.0},
         "alternatives": {"gpu": 3.0, "cpu": None},
         "infeasible": "",
         "interrupted": True,
+        "rejected_s": None,
+        "rejected": "",
         "explanation": ["Because."],
     }
 

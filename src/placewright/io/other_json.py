@@ -12,7 +12,7 @@ from placewright.cluster import Cluster
 from placewright.evaluate import Evaluation
 from placewright.graph import OperatorGraph
 from placewright.io.problem_file import problem_hash
-from placewright.io.result_json import device_use
+from placewright.io.result_json import channel_use, device_use
 from placewright.measurement import Measurement
 from placewright.problem import Problem, Times
 
@@ -28,6 +28,7 @@ def evaluation_to_json(problem: Problem, evaluation: Evaluation) -> dict[str, An
         "feasible": evaluation.feasible,
         "violations": list(evaluation.violations),
         "devices": [msgspec.to_builtins(device_use(use)) for use in evaluation.devices],
+        "channels": [msgspec.to_builtins(channel_use(use)) for use in evaluation.channels],
     }
 
 

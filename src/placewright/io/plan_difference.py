@@ -46,6 +46,8 @@ def first_difference(plan: PlanDocument, carried: Problem | None, given: Problem
 def _differs(theirs: Any, ours: Any, at: str) -> str:
     if theirs == ours:
         return ""
+    if isinstance(theirs, dict) and isinstance(ours, dict) and theirs.keys() == ours.keys():
+        return next(found for key in theirs if (found := _differs(theirs[key], ours[key], f"{at}.{key}")))
     if _is_list(theirs) and _is_list(ours):
         if len(theirs) != len(ours):
             return f"{at} has {len(theirs)} entries in the plan's, {len(ours)} in this one"

@@ -113,6 +113,8 @@ class PlanFile:
             {name: _infinite(seconds) for name, seconds in written.bounds.items()},
             {name: _infinite(seconds) for name, seconds in written.alternatives.items()},
             written.interrupted,
+            _infinite(written.rejected_s),
+            written.rejected,
         )
 
 
@@ -262,6 +264,7 @@ def _plan(document: PlanDocument, problem: Problem, what: str) -> Plan:
         Schedule(np.array(times.start_s), np.array(times.finish_s), tuple(legs)),
         _infinite(document.value_s),
         Provenance(origin.solver, origin.seed, origin.version, dict(origin.parameters)),
+        tuple(tuple(devices[name] for name in stage) for stage in document.replicas),
     )
 
 
@@ -287,6 +290,12 @@ def _wrong_names(document: PlanDocument, problem: Problem) -> Iterator[str]:
     for name in dict.fromkeys(used):
         if name not in devices:
             yield f"schedule: there is no device {name!r}{closest(name, devices)}"
+    for name in dict.fromkeys(name for stage in document.replicas for name in stage):
+        if name not in devices:
+            yield f"replicas: there is no device {name!r}{closest(name, devices)}"
+    for k, stage in enumerate(document.replicas):
+        if not stage:
+            yield f"replicas[{k}] is empty; list the devices of the stage, or leave it out"
     for name in dict.fromkeys(k.tensor for k in schedule.transfers):
         if name not in tensors:
             yield f"schedule: there is no tensor {name!r}{closest(name, tensors)}"

@@ -19,14 +19,17 @@ from placewright.io.problem_document import (
     to_problem,
 )
 from placewright.io.reading import decode_json, encode_lines, read_bounded, translated, write_atomic
+from placewright.objective import MaxLoad
 from placewright.problem import Problem
 
 __all__ = [
     "PROBLEM_SCHEMA",
     "problem_content",
+    "problem_from_bytes",
     "problem_from_json",
     "problem_hash",
     "problem_to_json",
+    "problem_to_text",
     "read_problem",
     "write_problem",
 ]
@@ -43,8 +46,12 @@ def read_problem(path: Path | str) -> Problem:
         With every violation, in one line; also for a file of another kind or version, one that is too large or nested
         too deeply.
     """
+    return problem_from_bytes(read_bounded(path, "problem file"), path)
+
+
+def problem_from_bytes(data: bytes, path: Path | str) -> Problem:
+    """Make a problem of a file's content; ``path`` names it in messages. Raises as :func:`read_problem`."""
     what = f"problem file {str(path)!r}"
-    data = read_bounded(path, "problem file")
     return to_problem(decode_json(data, ProblemDocument, what, schema=PROBLEM_SCHEMA), what)
 
 
@@ -56,7 +63,12 @@ def write_problem(path: Path | str, problem: Problem) -> None:
     InvalidInput
         If the path can't be written to.
     """
-    write_atomic(path, encode_lines(to_document(problem)))
+    write_atomic(path, problem_to_text(problem))
+
+
+def problem_to_text(problem: Problem) -> bytes:
+    """Make the content of a problem file."""
+    return encode_lines(to_document(problem))
 
 
 def problem_to_json(problem: Problem) -> dict[str, Any]:
@@ -113,9 +125,13 @@ def problem_hash(problem: Problem) -> str:
 
 
 def problem_content(problem: Problem) -> dict[str, Any]:
-    """Make the part of a problem that is hashed, as plain values."""
+    """Make the part of a problem that is hashed, as plain values.
+
+    Under max-load it also says which operators are of the backward pass, and which devices are CPUs: they pay nothing
+    for transfers there.
+    """
     graph, times, cluster = problem.graph, problem.times, cluster_document(problem.cluster)
-    return {
+    content = {
         "operators": [[v.name, int(v.weight_bytes), int(v.kv_cache_bytes), v.parts] for v in graph.operators],
         "tensors": [
             [u.name, int(u.producer), [*map(int, u.readers)], int(u.size_bytes), bool(u.output)] for u in graph.tensors
@@ -131,3 +147,7 @@ def problem_content(problem: Problem) -> dict[str, Any]:
         "objective": msgspec.to_builtins(objective_document(problem.objective)),
         "wishes": [[w.pattern, w.device, w.forbid] for w in problem.wishes],
     }
+    if isinstance(problem.objective, MaxLoad):
+        content["backward"] = [v.name for v in graph.operators if v.backward]
+        content["cpus"] = [d.name for d in cluster.devices if d.kind == "cpu"]
+    return content

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from placewright.evaluate.evaluation import DeviceUse, Evaluation
+from placewright.evaluate.evaluation import ChannelUse, DeviceUse, Evaluation, Load
 from placewright.io.problem_file import problem_hash
 from placewright.plan import Plan
 from placewright.problem import Problem
@@ -31,11 +31,28 @@ class ProblemSummary(msgspec.Struct, forbid_unknown_fields=True):
     devices: int
 
 
+class LoadDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What a sample in steady state costs a device; ``load_s`` is what counts of the parts before it."""
+
+    compute_s: Seconds
+    in_s: Seconds
+    out_s: Seconds
+    sync_s: Seconds
+    load_s: Seconds
+
+
+class ChannelDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The load of a channel that links share, in seconds a sample, by pass."""
+
+    name: str
+    load_s: list[Seconds]
+
+
 class DeviceUseDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """How much of one device the plan uses; ``memory_bytes`` is the sum of its three parts."""
 
     name: str
-    busy_s: float
+    busy_s: Seconds
     memory_bytes: int
     memory_limit_bytes: int | None
     weight_bytes: int
@@ -44,6 +61,10 @@ class DeviceUseDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     operators: int
     sent_bytes: int
     received_bytes: int
+    loads: Annotated[
+        list[LoadDocument],
+        Meta(description="Under max-load: one for all passes, or one for the forward and one for the backward pass."),
+    ] = []
 
 
 class ResultDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -52,7 +73,10 @@ class ResultDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     schema: Literal["placewright/result/1"]
     problem: ProblemSummary
     objective: Annotated[str, Meta(description="Name of what is minimised.")]
-    objective_options: Annotated[dict[str, str], Meta(description="Its options, such as the contention of links.")]
+    objective_options: Annotated[
+        dict[str, str | int | float | bool | None], Meta(description="Its options, such as the contention of links.")
+    ]
+    times_source: Annotated[str, Meta(description="How the processing times were had, and what was assumed.")] = ""
     solver: str
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
     value_s: Seconds
@@ -62,10 +86,16 @@ class ResultDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     seed: int | None
     placement: dict[str, Devices] | None
     devices: list[DeviceUseDocument]
+    channels: list[ChannelDocument] = []
+    replicas: Annotated[list[list[str]], Meta(description="Of each replicated stage its devices.")] = []
     bounds: dict[str, Seconds] = {}
     alternatives: dict[str, Seconds] = {}
     infeasible: Annotated[str, Meta(description="Why there can be no plan.")] = ""
     interrupted: bool = False
+    rejected_s: Annotated[
+        Seconds, Meta(description="Value of a placement that breaks a rule; null: there is none.")
+    ] = None
+    rejected: Annotated[str, Meta(description="The rule that it breaks.")] = ""
     explanation: list[str] = []
 
 
@@ -116,6 +146,7 @@ def result_document(
         problem=ProblemSummary(problem.name, problem_hash(problem), len(problem.graph), len(problem.cluster)),
         objective=problem.objective.name,
         objective_options={k: v for k, v in asdict(problem.objective).items() if k != "name"},
+        times_source=problem.times.source,
         solver=result.solver,
         status=result.status.value,
         value_s=_finite(result.value_s),
@@ -125,10 +156,14 @@ def result_document(
         seed=None if seed is None else int(seed),
         placement=None if result.plan is None else placement_by_name(problem, result.plan),
         devices=[] if result.plan is None or evaluation is None else list(map(device_use, evaluation.devices)),
+        channels=[] if result.plan is None or evaluation is None else list(map(channel_use, evaluation.channels)),
+        replicas=[] if result.plan is None else replicas_by_name(problem, result.plan),
         bounds=_all_finite(result.bounds),
         alternatives=_all_finite(result.alternatives),
         infeasible=result.infeasible,
         interrupted=result.interrupted,
+        rejected_s=_finite(result.rejected_s),
+        rejected=result.rejected,
         explanation=list(explanation),
     )
 
@@ -136,15 +171,17 @@ def result_document(
 def placement_by_name(problem: Problem, plan: Plan) -> dict[str, str | list[str]]:
     """Device of every operator of the source by name: a fused operator's parts are all where it is.
 
-    A part of several operators on different devices runs on each of them.
+    A part of several operators on different devices runs on each of them, and so does one of a replicated stage.
     """
     where: dict[str, list[str]] = {}
+    copies = {stage[0]: stage for stage in plan.replicas}
     for v, i in zip(problem.graph.operators, plan.device_of.tolist(), strict=True):
-        device = problem.cluster.devices[i].name
         for part in v.part_names:
             devices = where.setdefault(part, [])
-            if device not in devices:
-                devices.append(device)
+            for j in copies.get(i, (i,)):
+                device = problem.cluster.devices[j].name
+                if device not in devices:
+                    devices.append(device)
     return {part: _one_or_list(devices) for part, devices in where.items()}
 
 
@@ -152,10 +189,15 @@ def _one_or_list(devices: Sequence[str]) -> str | list[str]:
     return devices[0] if len(devices) == 1 else list(devices)
 
 
+def replicas_by_name(problem: Problem, plan: Plan) -> list[list[str]]:
+    """Devices of each replicated stage, the one first that the placement names."""
+    return [[problem.cluster.devices[i].name for i in stage] for stage in plan.replicas]
+
+
 def device_use(use: DeviceUse) -> DeviceUseDocument:
     return DeviceUseDocument(
         name=use.name,
-        busy_s=float(use.busy_s),
+        busy_s=_finite(use.busy_s),
         memory_bytes=int(use.memory_bytes),
         memory_limit_bytes=None if use.limit_bytes is None else int(use.limit_bytes),
         weight_bytes=int(use.weight_bytes),
@@ -164,7 +206,22 @@ def device_use(use: DeviceUse) -> DeviceUseDocument:
         operators=int(use.operators),
         sent_bytes=int(use.sent_bytes),
         received_bytes=int(use.received_bytes),
+        loads=list(map(_load, use.loads)),
     )
+
+
+def _load(load: Load) -> LoadDocument:
+    return LoadDocument(
+        compute_s=_finite(load.compute_s),
+        in_s=_finite(load.in_s),
+        out_s=_finite(load.out_s),
+        sync_s=_finite(load.sync_s),
+        load_s=_finite(load.load_s),
+    )
+
+
+def channel_use(channel: ChannelUse) -> ChannelDocument:
+    return ChannelDocument(name=channel.name, load_s=[_finite(seconds) for seconds in channel.load_s])
 
 
 def _finite(seconds: float) -> float | None:

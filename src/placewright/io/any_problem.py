@@ -1,0 +1,70 @@
+"""A problem from a file whose kind its content tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from placewright.errors import InvalidInput
+from placewright.io.partitioning_file import partitioning_from_json
+from placewright.io.problem_file import problem_from_bytes
+from placewright.io.reading import read_bounded
+from placewright.problem import Problem
+
+__all__ = ["FoundProblem", "read_any_problem"]
+
+
+class FoundProblem(NamedTuple):
+    """A problem, and what its file is.
+
+    Attributes
+    ----------
+    problem : Problem
+    kind : str
+        ``problem file`` or ``workload``.
+    states_objective : bool
+        Whether the objective is the file's own, or the default of its kind.
+    """
+
+    problem: Problem
+    kind: str
+    states_objective: bool
+
+
+class _Head(msgspec.Struct):
+    """The keys by which kinds of files are told apart."""
+
+    schema: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    nodes: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    edges: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    maxFPGAs: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 (the file's own word)
+    cpus: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    fpgas: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+    def has(self, *keys: str) -> bool:
+        return all(getattr(self, key) is not msgspec.UNSET for key in keys)
+
+
+def read_any_problem(path: Path | str) -> FoundProblem:
+    """Read a problem file, or a workload of dnn-partitioning: an object without ``schema`` that has nodes and edges.
+
+    Raises
+    ------
+    InvalidInput
+        With every violation, in one line.
+    """
+    data = read_bounded(path, "problem file")
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        head = _Head()  # what is wrong is said below
+    if not head.has("schema") and (head.has("nodes", "edges") or head.has("maxFPGAs")):
+        return FoundProblem(partitioning_from_json(data, path), "workload", False)
+    if not head.has("schema") and head.has("cpus", "fpgas"):
+        raise InvalidInput(
+            "is a split of dnn-partitioning, not a problem; give the workload, and the split with --expert",
+            what=f"file {str(path)!r}",
+        )
+    return FoundProblem(problem_from_bytes(data, path), "problem file", True)

@@ -1,0 +1,123 @@
+"""What a command line says of the objective, and the objective that follows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from placewright.errors import InvalidInput
+from placewright.objective import Makespan, Objective, as_objective
+from placewright.units import parse_bytes_per_second
+
+__all__ = ["ObjectiveFlags"]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveFlags:
+    """Flags of the command line that are about the objective; ``None`` where one was not given.
+
+    Attributes
+    ----------
+    objective : str or None
+        Name of an objective.
+    contention : str or None
+        Of the makespan; all others are of max-load.
+    contiguous, convex, cpus_anywhere : bool or None
+    training_objective, overlap : str or None
+    replicate : bool or None
+    sync_period : int or None
+    sync_bandwidth : str or None
+        With a unit: ``10 GB/s``.
+
+    Examples
+    --------
+    >>> ObjectiveFlags(contention="port").applied(Makespan())
+    Makespan(contention='port', name='makespan')
+    >>> ObjectiveFlags(objective="max-load", contiguous=False).applied(Makespan()).contiguity
+    'any'
+    """
+
+    objective: str | None = None
+    contention: str | None = None
+    contiguous: bool | None = None
+    convex: bool | None = None
+    cpus_anywhere: bool | None = None
+    training_objective: str | None = None
+    overlap: str | None = None
+    replicate: bool | None = None
+    sync_period: int | None = None
+    sync_bandwidth: str | None = None
+
+    def applied(self, base: Objective) -> Objective:
+        """Return ``base`` with the flags' options, or another objective when they name one.
+
+        Parameters
+        ----------
+        base : Objective
+            That of the file, or the default.
+
+        Raises
+        ------
+        InvalidInput
+            With every flag that does not fit the objective, and every value that is unknown.
+        """
+        chosen = base if self.objective in (None, base.name) else as_objective(str(self.objective))
+        violations = list(self._misfits(chosen))
+        if violations:
+            raise InvalidInput(violations)
+        if isinstance(chosen, Makespan):
+            return chosen if self.contention is None else replace(chosen, contention=self.contention)  # type: ignore[arg-type]
+        return replace(chosen, **self._max_load())
+
+    def _given(self) -> Iterator[tuple[str, Any]]:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name != "objective" and value is not None:
+                spelt = f.name.replace("_", "-")
+                spelt = {"contiguous-False": "non-contiguous", "replicate-False": "no-replicate"}.get(
+                    f"{spelt}-{value}", spelt
+                )
+                yield f"--{spelt}", value
+
+    def _misfits(self, chosen: Objective) -> Iterator[str]:
+        given = dict(self._given())
+        for flag in given:
+            if isinstance(chosen, Makespan) != (flag == "--contention"):
+                its = "makespan" if flag == "--contention" else "max-load"
+                yield (
+                    f"{flag} is for the objective {its}, and this one is {chosen.name}; leave it out, "
+                    f"or add --objective {its}"
+                )
+        if isinstance(chosen, Makespan):
+            return
+        if self.convex and self.contiguous is not None:
+            other = "--contiguous" if self.contiguous else "--non-contiguous"
+            yield f"--convex and {other} exclude each other; keep one"
+        elif self.cpus_anywhere and self._max_load().get("contiguity", chosen.contiguity) == "any":
+            yield "--cpus-anywhere is for contiguous and convex plans; without contiguity everything may be anywhere"
+        if not (chosen.replicate if self.replicate is None else self.replicate):
+            for flag in ("--sync-period", "--sync-bandwidth"):
+                if flag in given:
+                    yield f"{flag} is about the weights of replicas; add --replicate or leave it out"
+        if self.sync_bandwidth is not None:
+            bandwidth = parse_bytes_per_second(self.sync_bandwidth, "--sync-bandwidth")
+            if not 0 < bandwidth < math.inf:
+                yield f"--sync-bandwidth {self.sync_bandwidth!r} is not above 0 and finite; write for example '10 GB/s'"
+
+    def _max_load(self) -> dict[str, Any]:
+        """Options of max-load that were given."""
+        options: dict[str, Any] = {
+            "contiguity": None if self.contiguous is None else "contiguous" if self.contiguous else "any",
+            "contiguous_cpus": None if self.cpus_anywhere is None else not self.cpus_anywhere,
+            "training": self.training_objective,
+            "overlap": self.overlap,
+            "replicate": self.replicate,
+            "sync_period": self.sync_period,
+        }
+        if self.convex:
+            options["contiguity"] = "convex"
+        if self.sync_bandwidth is not None:
+            options["sync_bandwidth_bytes_per_s"] = parse_bytes_per_second(self.sync_bandwidth, "--sync-bandwidth")
+        return {key: value for key, value in options.items() if value is not None}

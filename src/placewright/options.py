@@ -1,0 +1,194 @@
+"""Options that several commands of the command line share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from placewright.objective_flags import ObjectiveFlags
+
+if TYPE_CHECKING:
+    from placewright.problem import Problem
+    from placewright.report.progress import ProgressLine
+
+__all__ = [
+    "AsJson",
+    "BudgetText",
+    "ClusterPath",
+    "ExpertPath",
+    "Fuse",
+    "Model",
+    "PlanPath",
+    "Posing",
+    "ProblemPath",
+    "ReportPath",
+    "Seed",
+    "TracePath",
+    "takes_problem",
+]
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        help=".onnx or .pt2 file, py:package.module:function, a PipeDream profile (.txt), "
+        "or a problem file or dnn-partitioning workload (.json)",
+        metavar="MODEL",
+    ),
+]
+PlanPath = Annotated[Path, typer.Argument(help="A plan file.", metavar="PLAN")]
+ProblemPath = Annotated[
+    Path, typer.Argument(help="A problem file or workload, or a plan file that carries its problem.")
+]
+ClusterPath = Annotated[Path | None, typer.Option("--cluster", "-c", help="Cluster file, YAML or JSON.")]
+BudgetText = Annotated[str, typer.Option("--budget", help="How long to search, e.g. 60s or 2min.")]
+Seed = Annotated[int, typer.Option("--seed", help="Of the random numbers; recorded in the plan.", min=0)]
+ExpertPath = Annotated[
+    Path | None, typer.Option("--expert", help="Split of dnn-partitioning (.json): what the solver 'expert' judges.")
+]
+Fuse = Annotated[bool, typer.Option("--fuse/--no-fuse", help="Place what back-ends fuse as one operator.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+ReportPath = Annotated[Path | None, typer.Option("--report", help="Write an HTML page.")]
+TracePath = Annotated[Path | None, typer.Option("--trace", help="Write a trace for Perfetto or chrome://tracing.")]
+
+ObjectiveName = Annotated[
+    str | None,
+    typer.Option("--objective", help="makespan: time for one sample; max-load: time per sample of a pipeline."),
+]
+ContentionName = Annotated[
+    str | None, typer.Option("--contention", help="Makespan: how transfers exclude each other: none, link or port.")
+]
+Contiguous = Annotated[
+    bool | None,
+    typer.Option(
+        "--contiguous/--non-contiguous",
+        help="Max-load: whether the devices have an order along which all edges go forward.",
+    ),
+]
+Convex = Annotated[
+    bool | None, typer.Option("--convex", help="Max-load: no path leaves a device and comes back, which is weaker.")
+]
+CpusAnywhere = Annotated[
+    bool | None,
+    typer.Option("--cpus-anywhere/--cpus-in-order", help="Max-load: whether CPUs are free of that order."),
+]
+TrainingName = Annotated[
+    str | None,
+    typer.Option("--training-objective", help="Max-load: sum, max(F + B), or separate, max F + max B."),
+]
+OverlapName = Annotated[
+    str | None,
+    typer.Option(
+        "--overlap",
+        help="Max-load: what overlaps computing: none, transfers (together), or full (those in, those out).",
+    ),
+]
+Replicate = Annotated[
+    bool | None, typer.Option("--replicate/--no-replicate", help="Max-load: whether stages run on several devices.")
+]
+SyncPeriod = Annotated[
+    int | None, typer.Option("--sync-period", help="Samples between two synchronisations of replicas.", min=1)
+]
+SyncBandwidth = Annotated[
+    str | None, typer.Option("--sync-bandwidth", help="Of a synchronisation, e.g. '10 GB/s'; by default the links'.")
+]
+Pins = Annotated[list[str] | None, typer.Option("--pin", help="PATTERN=DEVICE: these run only there. Repeatable.")]
+Forbids = Annotated[
+    list[str] | None, typer.Option("--forbid", help="PATTERN=DEVICE: these never run there. Repeatable.")
+]
+CostsName = Annotated[
+    str, typer.Option("--costs", help="auto, profile (measure what is here) or roofline (from the devices' figures).")
+]
+Speeds = Annotated[
+    list[str] | None,
+    typer.Option("--speed", help="PATTERN=FACTOR: of a profile, how fast devices are; 1: as the profiled. Repeatable."),
+]
+Inference = Annotated[bool, typer.Option("--inference", help="Of a profile: the forward pass alone.")]
+
+
+@dataclass(frozen=True)
+class Posing:
+    """What a command line says of its problem, and the way to it."""
+
+    model: str
+    cluster: Path | None
+    flags: ObjectiveFlags
+    pin: list[str]
+    forbid: list[str]
+    costs: str
+    fuse: bool
+    speed: list[str]
+    inference: bool
+
+    def problem(self, progress: ProgressLine) -> Problem:
+        """Make the problem; progress is told what happens."""
+        from placewright.posing import as_costs, as_wishes, pose
+
+        return pose(
+            self.model,
+            self.cluster,
+            flags=self.flags,
+            wishes=as_wishes(self.pin, self.forbid),
+            costs=as_costs(self.costs),
+            fuse=self.fuse,
+            speeds=self.speed,
+            inference=self.inference,
+            on_progress=progress.tell,
+            on_step=progress.step,
+        )
+
+
+def _posing(
+    model: Model,
+    cluster: ClusterPath = None,
+    objective: ObjectiveName = None,
+    contention: ContentionName = None,
+    contiguous: Contiguous = None,
+    convex: Convex = None,
+    cpus_anywhere: CpusAnywhere = None,
+    training_objective: TrainingName = None,
+    overlap: OverlapName = None,
+    replicate: Replicate = None,
+    sync_period: SyncPeriod = None,
+    sync_bandwidth: SyncBandwidth = None,
+    pin: Pins = None,
+    forbid: Forbids = None,
+    costs: CostsName = "auto",
+    fuse: Fuse = True,
+    speed: Speeds = None,
+    inference: Inference = False,
+) -> Posing:
+    flags = ObjectiveFlags(
+        objective,
+        contention,
+        contiguous,
+        convex or None,
+        cpus_anywhere,
+        training_objective,
+        overlap,
+        replicate,
+        sync_period,
+        sync_bandwidth,
+    )
+    return Posing(model, cluster, flags, pin or [], forbid or [], costs, fuse, speed or [], inference)
+
+
+def takes_problem(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options that describe a problem, in place of its first parameter, a :class:`Posing`."""
+    shared = inspect.signature(_posing, eval_str=True).parameters
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+    @wraps(command)
+    def run(**given: Any) -> int:
+        return command(_posing(**{name: given.pop(name) for name in shared}), **given)
+
+    named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*shared.values(), *own)]
+    signature = inspect.Signature(named, return_annotation=int)
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()} | {"return": int}
+    return run
