@@ -147,6 +147,11 @@ def posed_plan(problem_path: Path, plan_path: Path) -> tuple[Problem, PlanFile]:
     InvalidInput
         If either can't be read, or the plan is for another problem.
     """
+    if problem_path.suffix.lower() in (".txt", ".onnx", ".pt2"):
+        raise InvalidInput(
+            f"{str(problem_path)!r} has neither devices nor their times; give a problem file, as 'placewright convert' "
+            "writes it, or the plan itself"
+        )
     try:
         problem, _, states_objective = read_any_problem(problem_path)
     except InvalidInput as not_a_problem:

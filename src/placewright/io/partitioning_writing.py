@@ -31,13 +31,14 @@ def problem_to_partitioning(problem: Problem) -> str:
     """Make the text of a workload file; times in milliseconds.
 
     Operators are nodes under their ids (:func:`placewright.io.partitioning_file.node_ids`), colocation classes colours.
-    The objective is not part of the format.
+    A node has one output: an operator whose tensors have different readers gets a further node for each further tensor,
+    which takes no time and shares its device. The objective is not part of the format.
 
     Raises
     ------
     InvalidInput
         With every reason why the format can't say it: unlike accelerators or CPUs, transfer times that differ by pair,
-        several tensors of one operator for different readers, CPUs whose memory may not do, cuts that cost, channels.
+        CPUs whose memory may not do, cuts that cost, channels.
     """
     violations = list(islice(_inexpressible(problem), MOST_NAMED))
     if violations:
@@ -47,26 +48,40 @@ def problem_to_partitioning(problem: Problem) -> str:
     accelerators, cores = _kinds(problem)
     allowed, processing = _allowed(problem), problem.times.processing_s
     class_of = {v: k for k, members in enumerate(graph.colocation, start=1) for v in members}
-    nodes = [
-        NodeDocument(
+    nodes: list[NodeDocument] = []
+    edges: list[EdgeDocument] = []
+    fresh, colour = max(ids) + 1, len(graph.colocation) + 1
+    first_cost = 0.0
+    for v, operator in enumerate(graph.operators):
+        supported = bool(accelerators and allowed[v, accelerators[0]])
+        on_cpu = bool(cores and allowed[v, cores[0]])
+        node = NodeDocument(
             ids[v],
-            bool(accelerators and allowed[v, accelerators[0]]),
-            _milliseconds(processing[v, cores[0]]) if cores and allowed[v, cores[0]] else NEVER,
-            _milliseconds(processing[v, accelerators[0]]) if accelerators and allowed[v, accelerators[0]] else 0.0,
+            supported,
+            _milliseconds(processing[v, cores[0]]) if on_cpu else NEVER,
+            _milliseconds(processing[v, accelerators[0]]) if supported else 0.0,
             operator.backward,
             class_of.get(v),
             float(operator.resident_bytes),
             without_id(operator.name, ids[v]),
         )
-        for v, operator in enumerate(graph.operators)
-    ]
-    edges = []
-    for v, outputs in enumerate(graph.outputs_of):
-        read = [u for u in outputs if graph.tensors[u].readers]
-        if read:
-            size = float(sum(graph.tensors[u].size_bytes for u in read))
-            cost = _milliseconds(sum(_transfer_s(problem, u) for u in read))
-            edges += [EdgeDocument(ids[v], ids[r], cost, size) for r in graph.tensors[read[0]].readers]
+        nodes.append(node)
+        outputs = _outputs(problem, v)
+        if len(outputs) > 1 and node.color_class is None:
+            node.color_class, colour = colour, colour + 1
+        for k, (readers, tensors) in enumerate(outputs.items()):
+            maker = ids[v]
+            if k:  # one output a node: another one is that of a node which takes no time and shares the device
+                maker, fresh = fresh, fresh + 1
+                never = 0.0 if on_cpu else NEVER
+                name = f"{graph.tensors[tensors[0]].name} of {node.name}"
+                nodes.append(NodeDocument(maker, supported, never, 0.0, operator.backward, node.color_class, 0.0, name))
+                edges.append(EdgeDocument(ids[v], maker, first_cost))
+            cost = _milliseconds(sum(_transfer_s(problem, u) for u in tensors))
+            if not k:
+                first_cost = cost
+            size = float(sum(graph.tensors[u].size_bytes for u in tensors))
+            edges += [EdgeDocument(maker, ids[r], cost, size) for r in readers]
     memory = devices[accelerators[0]].capacity_bytes if accelerators else math.inf
     document = WorkloadDocument(len(accelerators), len(cores), nodes, edges, min(memory, NEVER))
     shown = msgspec.to_builtins(document)
@@ -74,6 +89,15 @@ def problem_to_partitioning(problem: Problem) -> str:
         if node["colorClass"] is None:
             del node["colorClass"]
     return msgspec.json.encode(shown).decode().replace("},{", "},\n{") + "\n"
+
+
+def _outputs(problem: Problem, v: int) -> dict[tuple[int, ...], list[int]]:
+    """Tensors of an operator by who reads them; what nobody reads costs nothing."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for u in problem.graph.outputs_of[v]:
+        if problem.graph.tensors[u].readers:
+            found.setdefault(problem.graph.tensors[u].readers, []).append(u)
+    return found
 
 
 def _allowed(problem: Problem) -> npt.NDArray[np.bool_]:
@@ -142,13 +166,11 @@ def _inexpressible(problem: Problem) -> Iterator[str]:
                 "devices; make all links alike"
             )
             break
-    for v, outputs in enumerate(graph.outputs_of):
-        readers = {graph.tensors[u].readers for u in outputs if graph.tensors[u].readers}
-        if len(readers) > 1:
-            yield (
-                f"operator {graph.operators[v].name!r} makes {len(readers)} tensors for different readers; it "
-                "knows one output a node"
-            )
+    for tensor in graph.tensors:
+        forward = [v for v in tensor.readers if not graph.operators[v].backward]
+        if forward and graph.operators[tensor.producer].backward:
+            made, read = graph.operators[tensor.producer].name, graph.operators[forward[0]].name
+            yield f"forward operator {read!r} reads what the backward {made!r} makes; it knows no such edges"
             break
 
 
