@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placewright.measurement import Measurement
 from placewright.result import Result
@@ -43,11 +43,14 @@ class Alternative:
         return 1.0 if self.predicted_s == value_s else float("inf")
 
 
-def alternatives_of(result: Result, measurements: Sequence[Measurement] = ()) -> list[Alternative]:
+def alternatives_of(
+    result: Result, measurements: Sequence[Measurement] = (), *, grouped: bool = False
+) -> list[Alternative]:
     """Rows in the order of the result's alternatives, then runs that belong to none of them, the plan last.
 
     A measurement belongs to the alternative of the same name, and one named after a device to ``only <device>``. Two
-    runs of one name are two rows. Of many alternatives only the best are kept, and those that were measured.
+    runs of one name are two rows. Of many alternatives only the best are kept, and those that were measured. With
+    ``grouped``, single devices with equal values share a row.
 
     Examples
     --------
@@ -69,6 +72,8 @@ def alternatives_of(result: Result, measurements: Sequence[Measurement] = ()) ->
         for name, value in result.alternatives.items()
         if name != PLAN
     ]
+    if grouped:
+        rows = _grouped(rows)
     if len(rows) > SHOWN:
         best = sorted(range(len(rows)), key=lambda k: (rows[k].measured is None, rows[k].predicted_s, k))[:SHOWN]
         rows = [rows[k] for k in sorted(best)]
@@ -77,3 +82,19 @@ def alternatives_of(result: Result, measurements: Sequence[Measurement] = ()) ->
         value = result.value_s if result.plan is not None or own is None else own.predicted_s
         rows.append(Alternative(PLAN, value, own))
     return rows
+
+
+def _grouped(rows: Sequence[Alternative]) -> list[Alternative]:
+    """Gather single devices that take equally long and were not measured, where the first of them stands."""
+    alike: dict[float, int] = {}
+    for r in rows:
+        if r.name.startswith(ONLY) and r.measured is None:
+            alike[r.predicted_s] = alike.get(r.predicted_s, 0) + 1
+    kept: list[Alternative] = []
+    for r in rows:
+        if not (r.name.startswith(ONLY) and r.measured is None):
+            kept.append(r)
+        elif r.predicted_s in alike:
+            more = alike.pop(r.predicted_s) - 1
+            kept.append(replace(r, name=f"{r.name} (same for {more} more)") if more else r)
+    return kept

@@ -8,14 +8,30 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.evaluate import Evaluation, evaluate
+from placewright.objective import MaxLoad
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.alternatives import ONLY
+from placewright.report.explain_loads import (
+    best_move,
+    explain_bottleneck,
+    explain_contiguity,
+    explain_load_gap,
+    explain_throughput,
+)
 from placewright.report.listing import counted, listed, percent
 from placewright.result import OPTIMALITY_TOLERANCE, Result, Status
 from placewright.units import format_bytes, format_seconds
 
-__all__ = ["explain", "explain_devices", "explain_gap", "explain_single_best", "reasons_unused", "single_device_values"]
+__all__ = [
+    "explain",
+    "explain_devices",
+    "explain_gap",
+    "explain_single_best",
+    "explain_value",
+    "reasons_unused",
+    "single_device_values",
+]
 
 JUDGED_MOVES = 8
 """At most so many kinds of unused devices get a move judged for them: each costs one pass over all tensors."""
@@ -28,11 +44,22 @@ def explain(problem: Problem, result: Result, evaluation: Evaluation | None) -> 
     """All that is known of why the result is what it is: one device or several, unused devices, the gap."""
     if result.plan is None or evaluation is None:
         return explain_gap(result)
-    return [
-        *explain_single_best(problem, result),
-        *explain_devices(problem, result.plan, evaluation, result.alternatives),
-        *explain_gap(result),
+    value, gap = explain_value(problem, result, evaluation)
+    return [*value, *explain_devices(problem, result.plan, evaluation, result.alternatives), *gap]
+
+
+def explain_value(problem: Problem, result: Result, evaluation: Evaluation | None) -> tuple[list[str], list[str]]:
+    """Sentences about the plan's value, and those about its gap; only the latter without a plan."""
+    if result.plan is None or evaluation is None:
+        return [], explain_gap(result)
+    if not isinstance(problem.objective, MaxLoad):
+        return explain_single_best(problem, result), explain_gap(result)
+    value = [
+        *explain_bottleneck(problem, result.plan, evaluation),
+        *explain_throughput(result, _singles(problem, result), len(problem.cluster)),
+        *explain_contiguity(problem, result),
     ]
+    return value, explain_load_gap(result)
 
 
 def explain_gap(result: Result) -> list[str]:
@@ -80,6 +107,12 @@ def single_device_values(problem: Problem, devices: Iterable[int] | None = None)
     return values
 
 
+def _singles(problem: Problem, result: Result) -> dict[str, float]:
+    """Value of each device alone as it was met on the way, or judged now."""
+    known = {k.removeprefix(ONLY): v for k, v in result.alternatives.items() if k.startswith(ONLY)}
+    return known or single_device_values(problem)
+
+
 def explain_single_best(problem: Problem, result: Result) -> list[str]:
     """Whether one device alone is the answer and why, or what several devices gain over the best single one.
 
@@ -94,9 +127,7 @@ def explain_single_best(problem: Problem, result: Result) -> list[str]:
         return []
     used = plan.devices_used
     if len(used) > 1:
-        known = {k.removeprefix(ONLY): v for k, v in result.alternatives.items() if k.startswith(ONLY)}
-        singles = known or single_device_values(problem)
-        feasible = {name: value for name, value in singles.items() if value < float("inf")}
+        feasible = {name: value for name, value in _singles(problem, result).items() if value < float("inf")}
         if not feasible:
             return ["No device alone can run the network, so several are needed."]
         name = min(feasible, key=lambda n: feasible[n])
@@ -175,6 +206,7 @@ def reasons_unused(
             known[key] = _reason(problem, plan, evaluation, i, judge_move=len(known) < JUDGED_MOVES)
         alone = (alternatives or {}).get(ONLY + problem.cluster.devices[i].name)
         quoted = "" if alone is None or alone == float("inf") else f"; alone it would take {format_seconds(alone)}"
+        quoted += " a sample" if quoted and isinstance(problem.objective, MaxLoad) else ""
         reasons[i] = known[key] + quoted
     return reasons
 
@@ -224,11 +256,15 @@ def _reason(problem: Problem, plan: Plan, evaluation: Evaluation, i: int, *, jud
             f"its {format_bytes(capacity)} of memory hold nothing: the smallest operator that must be placed needs "
             f"{format_bytes(need)}"
         )
-    parts = [_speed(p[:, i], p[np.arange(n), plan.device_of], allowed)]
+    steady = isinstance(problem.objective, MaxLoad)
+    equal = "" if steady else ", so it would add transfers and save no computing"
+    parts = [_speed(p[:, i], p[np.arange(n), plan.device_of], allowed, equal)]
     held = int(problem.resident_bytes.sum())
     if held > capacity:
         parts.append(f"the network holds {format_bytes(held)}, more than its {format_bytes(capacity)}")
-    if judge_move:
+    if judge_move and steady:
+        parts += best_move(problem, plan, evaluation, i)
+    elif judge_move:
         parts += _best_move(problem, plan, evaluation, i, [units[unit] for unit in fitting])
     return "; ".join(parts)
 
@@ -253,12 +289,14 @@ def _units(problem: Problem) -> dict[int, list[int]]:
     return units
 
 
-def _speed(there: npt.NDArray[np.float64], now: npt.NDArray[np.float64], allowed: npt.NDArray[np.bool_]) -> str:
+def _speed(
+    there: npt.NDArray[np.float64], now: npt.NDArray[np.float64], allowed: npt.NDArray[np.bool_], equal: str
+) -> str:
     there, now = there[allowed], now[allowed]
     positive = (now > 0) & (there > 0)
     slower = int((there > now).sum())
     if slower == 0 and np.array_equal(there, now):
-        return "it is exactly as fast as what the plan uses, so it would add transfers and save no computing"
+        return f"it is exactly as fast as what the plan uses{equal}"
     if slower == len(there) and positive.all():
         ratio = there / now
         low, high = f"{ratio.min():.3g}", f"{ratio.max():.3g}"

@@ -10,9 +10,12 @@ from string import Template
 
 from placewright.evaluate import Evaluation
 from placewright.measurement import Measurement
+from placewright.objective import MaxLoad
+from placewright.plan import Plan
 from placewright.problem import Problem
-from placewright.report.explain import explain_gap, explain_single_best, reasons_unused
+from placewright.report.explain import explain_value, reasons_unused
 from placewright.report.html_data import timeline
+from placewright.report.html_loads import load_cards, load_chart, stage_table
 from placewright.report.html_parts import (
     alternatives_table,
     bounds_table,
@@ -22,6 +25,7 @@ from placewright.report.html_parts import (
     memory_bars,
     sentences,
 )
+from placewright.report.loads import per_second, pipeline_order, stages_of
 from placewright.result import Result
 
 __all__ = ["html_report"]
@@ -56,34 +60,55 @@ def html_report(
     """
     name = title if title is not None else problem.name or "unnamed network"
     plan = result.plan
+    steady = isinstance(problem.objective, MaxLoad)
     wide: list[tuple[str, str]] = []
-    said = explain_gap(result)
     data = script = ""
     if plan is not None and evaluation is not None:
-        reasons = reasons_unused(problem, plan, evaluation, result.alternatives)
-        wide += [
-            ("Timeline", _asset("timeline.html")),
-            ("Devices", device_table(problem, evaluation, reasons)),
-            ("Memory by part", memory_bars(evaluation)),
-        ]
-        said = [*explain_single_best(problem, result), *said]
+        wide += (_pipeline if steady else _schedule)(problem, result, plan, evaluation)
         data = _json_block(timeline(problem, result, evaluation, measurements))
         script = f"<script>{_plotly()}</script>\n<script>\n{_asset('report.js')}</script>"
     if result.alternatives or measurements:
-        wide.append(("Alternatives", alternatives_table(result, measurements)))
+        wide.append(("Alternatives", alternatives_table(result, measurements, grouped=steady)))
+    value, gap = explain_value(problem, result, evaluation)
     pair = [("Lower bounds", bounds_table(result))] if result.bounds else []
     pair.append(("The problem", facts(problem, result, evaluation)))
     sections = [_section(*part) for part in wide]
     sections.append(f'<div class="{"pair" if len(pair) > 1 else "alone"}">{"".join(_section(*p) for p in pair)}</div>')
+    about = load_cards(result, evaluation) if steady else []
+    most = f"at most {per_second(result.lower_bound_s)}" if steady else ""
     return Template(_asset("report.html")).substitute(
         title=escape(name),
         style=_asset("report.css"),
-        headline=headline(problem, result, measurements),
-        sentences=sentences(said),
+        headline=headline(problem, result, measurements, about, most),
+        sentences=sentences([*value, *gap]),
         sections="\n".join(sections) + (_asset("placement.html") if data else ""),
         data=data or "null",
         script=script,
     )
+
+
+def _schedule(problem: Problem, result: Result, plan: Plan, evaluation: Evaluation) -> list[tuple[str, str]]:
+    reasons = reasons_unused(problem, plan, evaluation, result.alternatives)
+    return [
+        ("Timeline", _asset("timeline.html")),
+        ("Devices", device_table(problem, evaluation, reasons)),
+        ("Memory by part", memory_bars(evaluation)),
+    ]
+
+
+def _pipeline(problem: Problem, result: Result, plan: Plan, evaluation: Evaluation) -> list[tuple[str, str]]:
+    reasons = reasons_unused(problem, plan, evaluation, result.alternatives)
+    stages = stages_of(problem, evaluation, plan)
+    chain = bool(pipeline_order(problem, plan.device_of))
+    return [
+        ("Load of a sample", load_chart(problem, result, evaluation, stages)),
+        (
+            "Stages in the order of the pipeline" if chain else "Devices",
+            stage_table(problem, evaluation, stages, reasons, chain=chain),
+        ),
+        ("Memory by part", memory_bars(evaluation, {s.devices[0]: s.name for s in stages})),
+        ("One sample alone in the empty pipeline", _asset("timeline.html")),
+    ]
 
 
 def _section(heading: str, body: str) -> str:

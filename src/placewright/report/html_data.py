@@ -9,9 +9,11 @@ from typing import Any
 
 from placewright.evaluate import Evaluation
 from placewright.measurement import Measurement
+from placewright.objective import MaxLoad
 from placewright.problem import Problem
 from placewright.report.alternatives import PLAN
 from placewright.report.lanes import lanes_of
+from placewright.report.loads import stages_of
 from placewright.result import Result
 
 __all__ = ["front_coded", "module_groups", "ranked", "time_unit", "timeline"]
@@ -107,7 +109,14 @@ def timeline(
     durations = (finish - start).tolist()
     kinds, kind_of = ranked([v.kind or "operator" for v in operators], durations)
     modules = _table(module or "(top)" for module in module_groups([v.name for v in operators]))
+    names = [d.name for d in devices]
     used = list(plan.devices_used)
+    steady = isinstance(problem.objective, MaxLoad)
+    if steady:  # in the order of the pipeline; a sample passes one of the copies of a stage
+        stages = stages_of(problem, evaluation, plan)
+        used = [stage.devices[0] for stage in stages]
+        for stage in stages:
+            names[stage.devices[0]] = stage.name
     rows: list[dict[str, Any]] = []
     transfers = [x for x in plan.schedule.transfers if math.isfinite(x.finish_s)]
     by_link = len({(x.source, x.target) for x in transfers}) <= LINK_ROWS
@@ -116,21 +125,23 @@ def timeline(
         sent.setdefault((x.source, x.target if by_link else -1), []).append(k)
     lane, row = [0] * len(transfers), [0] * len(transfers)
     for i in used:
-        rows.append({"label": devices[i].name, "device": i, "type": "compute", "lanes": 1})
+        rows.append({"label": names[i], "device": i, "type": "compute", "lanes": 1})
         for source, target in sorted(key for key in sent if key[0] == i):
             members = sent[source, target]
             lanes = lanes_of([(transfers[k].start_s, transfers[k].finish_s) for k in members])
             for k, where in zip(members, lanes, strict=True):
                 lane[k], row[k] = where, len(rows)
-            label = f"{devices[source].name} \u2192 {devices[target].name if by_link else 'others'}"
+            label = f"{names[source]} \u2192 {names[target] if by_link else 'others'}"
             rows.append({"label": label, "device": i, "type": "link", "lanes": 1 + max(lanes)})
     tensors = problem.graph.tensors
     made: dict[str, Any] = {
         "unit": unit,
         "unit_s": factor,
         "makespan": scaled(evaluation.schedule.makespan_s),
-        "bound": scaled(result.lower_bound_s),
-        "devices": [d.name for d in devices],
+        # A bound on the load says nothing about one sample alone.
+        "bound": 0 if steady else scaled(result.lower_bound_s),
+        "end": "one sample alone" if steady else "plan",
+        "devices": names,
         "used": used,
         "kinds": kinds,
         "modules": modules["names"],

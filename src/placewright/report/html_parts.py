@@ -15,7 +15,20 @@ from placewright.report.listing import counted, listed, percent
 from placewright.result import Result, Status
 from placewright.units import format_bytes, format_seconds
 
-__all__ = ["alternatives_table", "bounds_table", "device_table", "facts", "headline", "memory_bars", "sentences"]
+__all__ = [
+    "SHOWN_DEVICES",
+    "alternatives_table",
+    "barred",
+    "bounds_table",
+    "device_table",
+    "dot",
+    "facts",
+    "headline",
+    "memory_bars",
+    "row",
+    "sentences",
+    "table",
+]
 
 LONGEST_BAR = 4.0
 """Bars of alternatives end at so many times the plan's value."""
@@ -25,18 +38,31 @@ SHOWN_DEVICES = 64
 
 _TEXT = ' class="text"'
 
+_IN_WORDS = ("kind", "first", "last")
+"""Columns that hold no numbers."""
+
 COLOURS = 8
 """As many device colours as the style sheet defines; more devices than that share them in turn."""
 
 
-def headline(problem: Problem, result: Result, measurements: Sequence[Measurement] = ()) -> str:
-    """Cards with the numbers that a reader looks for first."""
+def headline(
+    problem: Problem,
+    result: Result,
+    measurements: Sequence[Measurement] = (),
+    about_value: Sequence[tuple[str, str, str]] = (),
+    most: str = "",
+) -> str:
+    """Cards with the numbers that a reader looks for first: name, number, note.
+
+    Those about the value may be given, and what the lower bound means, so that there is at most so much of something.
+    """
     plan = result.plan
-    cards: list[tuple[str, str, str]] = []
-    if plan is not None:
+    cards = list(about_value)
+    if plan is not None and not cards:
         cards.append((problem.objective.name, _seconds(result.value_s), "predicted by the judge"))
     bound = _seconds(result.lower_bound_s) if result.lower_bound_s > 0 else "none"
-    cards.append(("lower bound", bound, "proved: no plan can be below" if result.lower_bound_s > 0 else "not computed"))
+    proved = f"proved: {most}" if most else "proved: no plan can be below"
+    cards.append(("lower bound", bound, proved if result.lower_bound_s > 0 else "not computed"))
     if plan is not None and result.lower_bound_s > 0:
         cards.append(("gap", percent(result.gap), "(value - bound) / value"))
     meaning = {
@@ -77,11 +103,11 @@ def device_table(problem: Problem, evaluation: Evaluation, reasons: Mapping[int,
             ("kind", escape(about)),
             ("operators", f"{use.operators:,}"),
             ("busy", _seconds(use.busy_s)),
-            ("share", _barred(share, percent(share), i)),
+            ("share", barred(share, percent(share), i)),
             ("sent", format_bytes(use.sent_bytes)),
             ("received", format_bytes(use.received_bytes)),
         ]
-        rows.append(_row(_dot(i) + escape(use.name), cells))
+        rows.append(row(dot(i) + escape(use.name), cells))
     if len(uses) > SHOWN_DEVICES:
         rows.append(f'<tr><th scope="row">and {counted(len(uses) - SHOWN_DEVICES, "device")} more</th></tr>')
     grouped: dict[str, list[int]] = {}
@@ -89,19 +115,19 @@ def device_table(problem: Problem, evaluation: Evaluation, reasons: Mapping[int,
         grouped.setdefault(reason, []).append(i)
     for reason, members in grouped.items():
         names = listed([problem.cluster.devices[i].name for i in members])
-        dot = '<span class="dot unused"></span>'
         rows.append(
-            f'<tr class="unused"><th scope="row">{dot}{escape(names)}</th>'
+            f'<tr class="unused"><th scope="row"><span class="dot unused"></span>{escape(names)}</th>'
             f'<td colspan="6" class="reason"><b>unused</b>: {escape(reason)}.</td></tr>'
         )
-    return _table(
+    return table(
         ("device", "kind", "operators", "busy", f"share of {problem.objective.name}", "sent", "received"), rows
     )
 
 
-def memory_bars(evaluation: Evaluation) -> str:
-    """Bars by part for every used device, each against its own limit."""
-    uses = [(i, use) for i, use in enumerate(evaluation.devices) if use.operators]
+def memory_bars(evaluation: Evaluation, named: Mapping[int, str] | None = None) -> str:
+    """Bars by part for every used device, or for those named, each against its own limit."""
+    names = named or {i: use.name for i, use in enumerate(evaluation.devices) if use.operators}
+    uses = [(i, evaluation.devices[i]) for i in names]
     widest = max((use.memory_bytes for _, use in uses), default=0)
     bars = []
     for i, use in uses[:SHOWN_DEVICES]:
@@ -121,7 +147,7 @@ def memory_bars(evaluation: Evaluation) -> str:
         mark = "" if limit is None else f'<span class="limit" style="left:{100 * limit / scale:.3f}%"></span>'
         listing = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts if size) or "nothing"
         bars.append(
-            f'<div class="memory"><div class="who">{_dot(i)}{escape(use.name)}</div>'
+            f'<div class="memory"><div class="who">{dot(i)}{escape(names[i])}</div>'
             f'<div class="track d{i % COLOURS}{"" if limit is not None else " unlimited"}">{fills}{mark}</div>'
             f'<div class="what"><b>{_of_limit(use)}</b> <span>{listing}</span></div></div>'
         )
@@ -140,9 +166,9 @@ def memory_bars(evaluation: Evaluation) -> str:
     return "\n".join([*bars, f'<p class="key">{key}</p>'])
 
 
-def alternatives_table(result: Result, measurements: Sequence[Measurement] = ()) -> str:
+def alternatives_table(result: Result, measurements: Sequence[Measurement] = (), *, grouped: bool = False) -> str:
     """List the plan and every other plan that was met, with bars, and measured values where there are any."""
-    rows = alternatives_of(result, measurements)
+    rows = alternatives_of(result, measurements, grouped=grouped)
     measured = any(r.measured for r in rows)
     finite = [r.predicted_s for r in rows if r.predicted_s < math.inf]
     # One alternative a hundred times slower must not make all other bars vanish: it is cut off.
@@ -151,7 +177,7 @@ def alternatives_table(result: Result, measurements: Sequence[Measurement] = ())
     for r in sorted(rows, key=lambda r: (r.predicted_s, r.name != PLAN)):
         width = r.predicted_s / longest if longest > 0 and r.predicted_s < math.inf else 0.0
         relative = f"{r.relative_to(result.value_s):.3f}" if result.plan and r.predicted_s < math.inf else "-"
-        cells = [("predicted", _barred(width, _seconds(r.predicted_s))), ("relative", relative)]
+        cells = [("predicted", barred(width, _seconds(r.predicted_s))), ("relative", relative)]
         if measured and r.measured is not None:
             q1, q3 = r.measured.quartiles_s
             cells += [
@@ -161,9 +187,9 @@ def alternatives_table(result: Result, measurements: Sequence[Measurement] = ())
             ]
         elif measured:
             cells += [("measured", "-"), ("quartiles", "-"), ("error", "-")]
-        made.append(_row(escape(r.name), cells, "chosen" if r.name == PLAN else ""))
+        made.append(row(escape(r.name), cells, "chosen" if r.name == PLAN else ""))
     headings = ["placement", "predicted", "relative to the plan"]
-    return _table([*headings, *(("measured (median)", "quartiles", "prediction error") if measured else ())], made)
+    return table([*headings, *(("measured (median)", "quartiles", "prediction error") if measured else ())], made)
 
 
 def bounds_table(result: Result) -> str:
@@ -171,9 +197,9 @@ def bounds_table(result: Result) -> str:
     rows = []
     for name, bound in sorted(result.bounds.items(), key=lambda item: (-item[1], item[0])):
         share = bound / result.value_s if 0 < result.value_s < math.inf else 0.0
-        cells = [("value", _seconds(bound)), ("of the plan", _barred(share, percent(share)))]
-        rows.append(_row(escape(name), cells))
-    return _table(("bound", "value", "of the plan's value"), rows)
+        cells = [("value", _seconds(bound)), ("of the plan", barred(share, percent(share)))]
+        rows.append(row(escape(name), cells))
+    return table(("bound", "value", "of the plan's value"), rows)
 
 
 def facts(problem: Problem, result: Result, evaluation: Evaluation | None) -> str:
@@ -215,15 +241,16 @@ def _of_limit(use: DeviceUse) -> str:
     return f"{peak} of {format_bytes(use.limit_bytes)}{share}"
 
 
-def _table(headings: Sequence[str], rows: Sequence[str]) -> str:
-    head = "".join(f'<th scope="col"{_TEXT if h == "kind" else ""}>{escape(h)}</th>' for h in headings)
+def table(headings: Sequence[str], rows: Sequence[str]) -> str:
+    """Join rows under their headings."""
+    head = "".join(f'<th scope="col"{_TEXT if h in _IN_WORDS else ""}>{escape(h)}</th>' for h in headings)
     body = "\n".join(rows)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
 
 
-def _row(first: str, cells: Sequence[tuple[str, str]], css: str = "") -> str:
+def row(first: str, cells: Sequence[tuple[str, str]], css: str = "") -> str:
     """Join one row's cells, whose HTML is escaped already; the labels are shown where the page is narrow."""
-    css_of = {"-": ' class="absent"', "kind": _TEXT}
+    css_of = {"-": ' class="absent"', **dict.fromkeys(_IN_WORDS, _TEXT)}
     rest = "".join(
         f'<td data-label="{escape(label)}"{css_of.get(cell, css_of.get(label, ""))}>{cell}</td>'
         for label, cell in cells
@@ -235,7 +262,7 @@ def _row(first: str, cells: Sequence[tuple[str, str]], css: str = "") -> str:
     )
 
 
-def _barred(share: float, text: str, device: int | None = None) -> str:
+def barred(share: float, text: str, device: int | None = None) -> str:
     """Draw a bar of ``share`` of the full width and the number after it."""
     css = "" if device is None else f" d{device % COLOURS}"
     width = 100 * min(max(share, 0.0), 1.0)
@@ -246,7 +273,8 @@ def _barred(share: float, text: str, device: int | None = None) -> str:
     )
 
 
-def _dot(device: int) -> str:
+def dot(device: int) -> str:
+    """Coloured dot of a device."""
     return f'<span class="dot d{device % COLOURS}"></span>'
 
 

@@ -12,14 +12,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from placewright.measurement import Measurement, Span
+from placewright.objective import MaxLoad
 from placewright.plan import Plan, Transfer
 from placewright.problem import Problem
 from placewright.report.lanes import lanes_of
+from placewright.report.loads import copies
 
 __all__ = ["trace", "trace_json"]
 
 COMPUTE = 0
 """Thread of a device's operators; transfers and waits get threads after it."""
+
+ALONE = "one sample alone"
+"""What the schedule of a plan for the max-load shows: its value is the load, not the end of this schedule."""
 
 Event = dict[str, Any]
 
@@ -29,7 +34,8 @@ def trace(problem: Problem, plan: Plan, measurements: Sequence[Measurement] = ()
 
     A device's first thread holds its operators; the threads below it the tensors that it sends, one thread for each
     receiver (several where transfers overlap). Arrows lead from the operator that makes a tensor over its transfer to
-    its first reader.
+    its first reader. Of a plan for the max-load it is one sample alone in the empty pipeline, which passes one copy of
+    each stage.
 
     Parameters
     ----------
@@ -59,6 +65,8 @@ def trace(problem: Problem, plan: Plan, measurements: Sequence[Measurement] = ()
         "seed": plan.provenance.seed,
         "version": plan.provenance.version,
     }
+    if isinstance(problem.objective, MaxLoad):
+        about["shows"] = ALONE
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
 
 
@@ -82,8 +90,11 @@ def _predicted(problem: Problem, plan: Plan) -> Iterator[Event]:
     devices, operators = problem.cluster.devices, problem.graph.operators
     start, finish = plan.schedule.start_s.tolist(), plan.schedule.finish_s.tolist()
     at = plan.device_of.tolist()
-    for i in plan.devices_used:
-        yield from _process(1 + i, f"predicted: {devices[i].name}", 1 + i)
+    steady = isinstance(problem.objective, MaxLoad)
+    stage_of = {stage[0]: stage for stage in plan.replicas}
+    for i in sorted(set(at)) if steady else plan.devices_used:
+        name = copies([devices[j].name for j in stage_of.get(i, (i,))])
+        yield from _process(1 + i, f"{ALONE if steady else 'predicted'}: {name}", 1 + i)
         yield _thread(1 + i, COMPUTE, "compute")
     for v, operator in enumerate(operators):
         about = {"flops": operator.flops, "weight_bytes": operator.weight_bytes}

@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from placewright.cluster import Cluster
@@ -16,11 +13,27 @@ from placewright.costs import ProfileReport
 from placewright.evaluate import DeviceUse, Evaluation
 from placewright.graph import OperatorGraph
 from placewright.measurement import Measurement
-from placewright.objective import described
+from placewright.objective import MaxLoad, described
+from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.alternatives import PLAN, Alternative, alternatives_of
 from placewright.report.explain import explain
 from placewright.report.listing import counted, percent
+from placewright.report.loads import per_second
+from placewright.report.terminal_loads import load_facts, load_tables
+from placewright.report.terminal_parts import (
+    ABSENT,
+    SHOWN_DEVICES,
+    SHOWN_IDLE,
+    facts_of,
+    plain_table,
+    rest_of,
+    seconds_of,
+    sentences_of,
+    spaced,
+    table_of,
+    text_of,
+)
 from placewright.result import Result, Status
 from placewright.units import format_bytes, format_seconds
 
@@ -36,19 +49,11 @@ __all__ = [
     "verify_report",
 ]
 
-SHOWN_DEVICES = 32
-"""Tables show so many devices that are in use, and count the rest."""
-
-SHOWN_IDLE = 4
-"""And so many that are not."""
-
 SHOWN_OPERATORS = 10
 """Of a profile's operators, the slowest."""
 
 SHOWN_COLUMNS = 4
 """A profile's table has columns for so many devices."""
-
-ABSENT = "-"
 
 
 def plan_report(
@@ -64,32 +69,34 @@ def plan_report(
         Of the result's plan; ``None`` without a plan.
     measurements : sequence of Measurement
     """
-    parts: list[RenderableType] = [_headline(problem, result, measurements)]
+    parts: list[RenderableType] = [_headline(problem, result, evaluation, measurements)]
     if result.plan is not None and evaluation is not None:
-        parts.append(_device_table(evaluation))
-        parts.append(_memory_table(evaluation))
+        parts += _tables(problem, evaluation, result.plan)
     if len(alternatives_of(result, measurements)) > 1 or measurements:
-        parts.append(demo_table(result, measurements))
+        parts.append(demo_table(result, measurements, grouped=isinstance(problem.objective, MaxLoad)))
     if result.bounds:
         parts.append(_bounds_table(result))
-    parts.append(_sentences(explain(problem, result, evaluation)))
-    return _spaced(parts)
+    parts.append(sentences_of(explain(problem, result, evaluation)))
+    return spaced(parts)
 
 
-def demo_table(result: Result, measurements: Sequence[Measurement] = ()) -> RenderableType:
-    """Each alternative and the plan: predicted, relative to the plan, measured with its spread, prediction error."""
-    rows = alternatives_of(result, measurements)
+def demo_table(result: Result, measurements: Sequence[Measurement] = (), *, grouped: bool = False) -> RenderableType:
+    """Each alternative and the plan: predicted, relative to the plan, measured with its spread, prediction error.
+
+    With ``grouped``, single devices with equal values share a row.
+    """
+    rows = alternatives_of(result, measurements, grouped=grouped)
     measured = any(r.measured for r in rows)
-    table = _table("alternatives")
+    table = table_of("alternatives")
     table.add_column("placement", overflow="fold")
     for heading in ("predicted", "relative", *(("measured", "quartiles", "error") if measured else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     for r in rows:
-        cells = [_text(r.name), Text(_seconds(r.predicted_s)), Text(_ratio(r, result))]
+        cells = [text_of(r.name), Text(seconds_of(r.predicted_s)), Text(_ratio(r, result))]
         if measured and r.measured is not None:
             q1, q3 = r.measured.quartiles_s
             cells += [
-                Text(_seconds(r.measured.median_s)),
+                Text(seconds_of(r.measured.median_s)),
                 Text(_interval(q1, q3)),
                 Text(_signed_percent(r.measured.prediction_error)),
             ]
@@ -98,7 +105,7 @@ def demo_table(result: Result, measurements: Sequence[Measurement] = ()) -> Rend
         table.add_row(*cells, style="bold" if r.name == PLAN else "")
     if result.lower_bound_s > 0:
         table.add_section()
-        bound = [_text("lower bound"), Text(_seconds(result.lower_bound_s))]
+        bound = [text_of("lower bound"), Text(seconds_of(result.lower_bound_s))]
         relative = Text(f"{result.lower_bound_s / result.value_s:.3f}" if 0 < result.value_s < math.inf else ABSENT)
         table.add_row(*bound, relative, *([Text("")] * 3 if measured else []))
     lines: list[RenderableType] = [table]
@@ -109,46 +116,79 @@ def demo_table(result: Result, measurements: Sequence[Measurement] = ()) -> Rend
 
 
 def comparison_table(rows: Sequence[tuple[str, Result]]) -> RenderableType:
-    """One row a solver: value, lower bound, gap, status and time; the best value is bold."""
-    table = _table("comparison")
+    """One row a solver: value, lower bound, gap, status and time; the best value is bold.
+
+    A placement that breaks a rule, as published algorithms that know no memory limits may end with, is no plan: its
+    value has a mark, and a line below the table tells what it breaks.
+    """
+    table = table_of("comparison")
     table.add_column("solver", overflow="fold")
     for heading in ("value", "lower bound", "gap", "status", "time"):
         table.add_column(heading, justify="left" if heading == "status" else "right", no_wrap=True)
     best = min((r.value_s for _, r in rows), default=math.inf)
+    broken: dict[str, list[str]] = {}
     for name, r in rows:
+        rejected = r.rejected_s < math.inf
+        if rejected:
+            broken.setdefault(r.rejected or "a rule is broken", []).append(name)
+        value = seconds_of(r.value_s) if r.plan is not None else ABSENT
+        if rejected:
+            value = f"{seconds_of(r.rejected_s)} !" if r.plan is None else f"{value} (!)"
         table.add_row(
-            _text(name),
-            Text(_seconds(r.value_s) if r.plan is not None else ABSENT),
-            Text(_seconds(r.lower_bound_s) if r.lower_bound_s > 0 else ABSENT),
+            text_of(name),
+            Text(value),
+            Text(seconds_of(r.lower_bound_s) if r.lower_bound_s > 0 else ABSENT),
             Text(percent(r.gap) if r.plan is not None and r.lower_bound_s > 0 else ABSENT),
-            Text(r.status.value + (" (interrupted)" if r.interrupted else "")),
-            Text(_seconds(r.runtime_s)),
+            Text(_state(r)),
+            Text(seconds_of(r.runtime_s)),
             style="bold" if r.plan is not None and r.value_s == best else "",
         )
-    return table
+    if not broken:
+        return table
+    values = {name: r for name, r in rows if r.plan is not None and r.rejected_s < math.inf}
+    notes = [_note(names, reason, values) for reason, names in broken.items()]
+    return Group(table, "", sentences_of(notes, mark="!"))
 
 
-def evaluation_report(problem: Problem, evaluation: Evaluation) -> RenderableType:
-    """Show what the judge says of a placement: its value, who does what, and every rule that it breaks."""
+def _state(result: Result) -> str:
+    rejected = result.plan is None and not result.infeasible and result.rejected_s < math.inf
+    return ("breaks a rule" if rejected else result.status.value) + (" (interrupted)" if result.interrupted else "")
+
+
+def _note(names: Sequence[str], reason: str, kept: dict[str, Result]) -> str:
+    """One rule and the solvers whose placements break it; of those that have a plan too, what the other would take."""
+    who = [f"{n} (its own placement: {seconds_of(kept[n].rejected_s)})" if n in kept else n for n in names]
+    return f"{', '.join(who)}: {reason}"
+
+
+def evaluation_report(problem: Problem, evaluation: Evaluation, plan: Plan | None = None) -> RenderableType:
+    """Show what the judge says of a placement: its value, who does what, and every rule that it breaks.
+
+    With the plan, loads are listed by stage and copies of a stage together.
+    """
     verdict = "feasible" if evaluation.feasible else f"breaks {counted(len(evaluation.violations), 'rule')}"
     facts = [("network", _network(problem)), ("objective", _objective(problem))]
-    facts += [("value", _seconds(evaluation.value_s)), ("verdict", verdict)]
-    parts: list[RenderableType] = [_facts(facts), _device_table(evaluation), _memory_table(evaluation)]
+    if isinstance(problem.objective, MaxLoad):
+        facts += load_facts(evaluation)
+    else:
+        facts.append(("value", seconds_of(evaluation.value_s)))
+    facts.append(("verdict", verdict))
+    parts: list[RenderableType] = [facts_of(facts), *_tables(problem, evaluation, plan)]
     if not evaluation.feasible:
-        parts.append(_sentences(evaluation.violations))
-    return _spaced(parts)
+        parts.append(sentences_of(evaluation.violations))
+    return spaced(parts)
 
 
 def verify_report(violations: Sequence[str]) -> RenderableType:
     """Show what the independent checker found."""
     if not violations:
         return Text("verified: the plan keeps every rule, and its value is what it claims")
-    return Group(Text(f"{counted(len(violations), 'violation')} found"), _sentences(violations))
+    return Group(Text(f"{counted(len(violations), 'violation')} found"), sentences_of(violations))
 
 
 def cluster_report(cluster: Cluster) -> RenderableType:
     """Devices with their figures, and the link rules between them."""
-    devices = _table("devices")
+    devices = table_of("devices")
     for heading in ("device", "kind", "host", "model"):
         devices.add_column(heading, overflow="fold")
     for heading in ("memory", "peak"):
@@ -156,11 +196,11 @@ def cluster_report(cluster: Cluster) -> RenderableType:
     for d in cluster.devices[:SHOWN_DEVICES]:
         peak = max(d.flops_per_s.items(), key=lambda item: item[1], default=None)
         devices.add_row(
-            *(_text(x) for x in (d.name, d.kind, d.host, d.model or ABSENT)),
+            *(text_of(x) for x in (d.name, d.kind, d.host, d.model or ABSENT)),
             Text(ABSENT if d.memory_bytes is None else format_bytes(d.memory_bytes)),
             Text(ABSENT if peak is None else f"{peak[1] / 1e12:.3g} TFLOP/s {peak[0]}"),
         )
-    links = _table("links")
+    links = table_of("links")
     links.add_column("between", overflow="fold")
     for heading in ("bandwidth", "latency"):
         links.add_column(heading, justify="right", no_wrap=True)
@@ -168,14 +208,14 @@ def cluster_report(cluster: Cluster) -> RenderableType:
     for link in cluster.links[:SHOWN_DEVICES]:
         arrow = " -> " if link.one_way else " - "
         links.add_row(
-            _text(link.link_class or arrow.join(link.between)),
+            text_of(link.link_class or arrow.join(link.between)),
             Text(f"{link.bandwidth_bytes_per_s / 1e9:.3g} GB/s"),
-            Text(_seconds(link.latency_s)),
-            _text(link.channel or ABSENT),
+            Text(seconds_of(link.latency_s)),
+            text_of(link.channel or ABSENT),
         )
-    more_devices = _rest(len(cluster) - SHOWN_DEVICES, "device")
-    more_links = _rest(len(cluster.links) - SHOWN_DEVICES, "link rule")
-    return _spaced([Group(devices, *more_devices), Group(links, *more_links)])
+    more_devices = rest_of(len(cluster) - SHOWN_DEVICES, "device")
+    more_links = rest_of(len(cluster.links) - SHOWN_DEVICES, "link rule")
+    return spaced([Group(devices, *more_devices), Group(links, *more_links)])
 
 
 def profile_report(graph: OperatorGraph, cluster: Cluster, report: ProfileReport) -> RenderableType:
@@ -184,20 +224,20 @@ def profile_report(graph: OperatorGraph, cluster: Cluster, report: ProfileReport
         ("network", f"{graph.name or ABSENT} ({len(graph):,} operators, {report.distinct:,} distinct)"),
         ("measured", f"{report.measured:,} now, {report.cache_hits:,} from the cache"),
     ]
-    whole = _table("devices")
+    whole = table_of("devices")
     whole.add_column("device", overflow="fold")
     for heading in ("operators' sum", "whole", "sum / whole", "a cut, each side"):
         whole.add_column(heading, justify="right", no_wrap=True)
     for name in report.devices:
         known = name in report.whole_s
         whole.add_row(
-            _text(name),
-            Text(_seconds(report.operator_sum_s[name])),
-            Text(_seconds(report.whole_s[name]) if known else ABSENT),
+            text_of(name),
+            Text(seconds_of(report.operator_sum_s[name])),
+            Text(seconds_of(report.whole_s[name]) if known else ABSENT),
             Text(f"{report.sum_over_whole[name]:.3f}" if name in report.sum_over_whole else ABSENT),
-            Text(_seconds(report.cut_overhead_s[name]) if name in report.cut_overhead_s else ABSENT),
+            Text(seconds_of(report.cut_overhead_s[name]) if name in report.cut_overhead_s else ABSENT),
         )
-    slowest = _table("slowest operators")
+    slowest = table_of("slowest operators")
     slowest.add_column("operator", overflow="fold")
     slowest.add_column("kind", overflow="fold")
     for device in cluster.devices[:SHOWN_COLUMNS]:
@@ -206,42 +246,54 @@ def profile_report(graph: OperatorGraph, cluster: Cluster, report: ProfileReport
     totals = [sum(s for s in row if math.isfinite(s)) for row in seconds.tolist()]
     for v in sorted(range(len(graph)), key=lambda v: (-totals[v], v))[:SHOWN_OPERATORS]:
         operator = graph.operators[v]
-        cells = (Text(_seconds(s)) for s in seconds[v, :SHOWN_COLUMNS].tolist())
-        slowest.add_row(_text(operator.name), _text(operator.kind), *cells)
+        cells = (Text(seconds_of(s)) for s in seconds[v, :SHOWN_COLUMNS].tolist())
+        slowest.add_row(text_of(operator.name), text_of(operator.kind), *cells)
     remarks = [f"not measured: {f.operator!r} on {f.device!r}: {f.reason}" for f in report.fallbacks] + [*report.notes]
-    return _spaced([_facts(facts), whole, slowest, *([_sentences(remarks)] if remarks else [])])
+    return spaced([facts_of(facts), whole, slowest, *([sentences_of(remarks)] if remarks else [])])
 
 
 def solvers_table(rows: Sequence[tuple[str, str, str]]) -> RenderableType:
     """Name, kind and one sentence of each solver or bound."""
-    return _plain_table("solvers", ("name", "kind", "what it does"), rows)
+    return plain_table("solvers", ("name", "kind", "what it does"), rows)
 
 
 def doctor_table(rows: Sequence[tuple[str, str, str]]) -> RenderableType:
     """Show what was looked at, what was found, and what to do about it."""
-    return _plain_table("doctor", ("what", "state", "detail"), rows)
+    return plain_table("doctor", ("what", "state", "detail"), rows)
 
 
-def _headline(problem: Problem, result: Result, measurements: Sequence[Measurement]) -> RenderableType:
+def _tables(problem: Problem, evaluation: Evaluation, plan: Plan | None) -> list[RenderableType]:
+    if isinstance(problem.objective, MaxLoad):
+        return load_tables(problem, evaluation, plan)
+    return [_device_table(evaluation), _memory_table(evaluation)]
+
+
+def _headline(
+    problem: Problem, result: Result, evaluation: Evaluation | None, measurements: Sequence[Measurement]
+) -> RenderableType:
+    steady = isinstance(problem.objective, MaxLoad)
     facts = [("network", _network(problem)), ("objective", _objective(problem)), ("status", result.status.value)]
-    if result.plan is not None:
-        facts.append(("value", _seconds(result.value_s)))
+    if result.plan is not None and evaluation is not None and steady:
+        facts += load_facts(evaluation)
+    elif result.plan is not None:
+        facts.append(("value", seconds_of(result.value_s)))
     if result.lower_bound_s > 0:
         gap = f", gap {percent(result.gap)}" if result.plan is not None else ""
-        facts.append(("lower bound", _seconds(result.lower_bound_s) + gap))
+        most = f" a sample (at most {per_second(result.lower_bound_s)})" if steady else ""
+        facts.append(("lower bound", seconds_of(result.lower_bound_s) + most + gap))
     for m in measurements:
         if m.name == PLAN:
             q1, q3 = m.quartiles_s
             error = f"prediction error {_signed_percent(m.prediction_error)}"
-            facts.append(("measured", f"{_seconds(m.median_s)} (quartiles {_interval(q1, q3)}), {error}"))
+            facts.append(("measured", f"{seconds_of(m.median_s)} (quartiles {_interval(q1, q3)}), {error}"))
     seed = None if result.plan is None else result.plan.provenance.seed
-    how = [result.solver or ABSENT, f"{_seconds(result.runtime_s)}", *([] if seed is None else [f"seed {seed}"])]
+    how = [result.solver or ABSENT, f"{seconds_of(result.runtime_s)}", *([] if seed is None else [f"seed {seed}"])]
     facts.append(("solver", ", ".join(how) + (", interrupted" if result.interrupted else "")))
-    return _facts(facts)
+    return facts_of(facts)
 
 
 def _device_table(evaluation: Evaluation) -> RenderableType:
-    table = _table("devices")
+    table = table_of("devices")
     table.add_column("device", overflow="fold")
     for heading in ("operators", "busy", "share", "sent", "received"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -249,19 +301,19 @@ def _device_table(evaluation: Evaluation) -> RenderableType:
     for use in shown:
         share = use.busy_s / evaluation.value_s if 0 < evaluation.value_s < math.inf else 0.0
         table.add_row(
-            _text(use.name),
+            text_of(use.name),
             Text(f"{use.operators:,}"),
-            Text(_seconds(use.busy_s)),
+            Text(seconds_of(use.busy_s)),
             Text(percent(share)),
             Text(format_bytes(use.sent_bytes)),
             Text(format_bytes(use.received_bytes)),
             style="" if use.operators else "dim",
         )
-    return Group(table, *_rest(len(evaluation.devices) - len(shown), "device"))
+    return Group(table, *rest_of(len(evaluation.devices) - len(shown), "device"))
 
 
 def _memory_table(evaluation: Evaluation) -> RenderableType:
-    table = _table("memory")
+    table = table_of("memory")
     table.add_column("device", overflow="fold")
     for heading in ("weights", "KV cache", "activations", "peak", "limit", "used"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -271,23 +323,23 @@ def _memory_table(evaluation: Evaluation) -> RenderableType:
         sizes = (use.weight_bytes, use.kv_cache_bytes, use.activation_bytes, use.memory_bytes)
         over = limit is not None and use.memory_bytes > limit
         table.add_row(
-            _text(use.name),
+            text_of(use.name),
             *(Text(format_bytes(size)) for size in sizes),
             Text("none" if limit is None else format_bytes(limit)),
             Text(percent(use.memory_bytes / limit) if limit else ABSENT),
             style="bold red" if over else "" if use.operators else "dim",
         )
-    return Group(table, *_rest(len(evaluation.devices) - len(shown), "device"))
+    return Group(table, *rest_of(len(evaluation.devices) - len(shown), "device"))
 
 
 def _bounds_table(result: Result) -> RenderableType:
-    table = _table("lower bounds")
+    table = table_of("lower bounds")
     table.add_column("bound", overflow="fold")
     for heading in ("value", "of the plan"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, bound in sorted(result.bounds.items(), key=lambda item: (-item[1], item[0])):
         share = percent(bound / result.value_s) if 0 < result.value_s < math.inf else ABSENT
-        table.add_row(_text(name), Text(_seconds(bound)), Text(share))
+        table.add_row(text_of(name), Text(seconds_of(bound)), Text(share))
     return table
 
 
@@ -299,10 +351,6 @@ def _shown(devices: Iterable[DeviceUse]) -> list[DeviceUse]:
     return [use for _, use in sorted([*used, *idle], key=lambda item: item[0])]
 
 
-def _rest(number: int, noun: str) -> list[RenderableType]:
-    return [Text(f" ... and {counted(number, noun)} more", style="dim")] if number > 0 else []
-
-
 def _network(problem: Problem) -> str:
     name = problem.name or "unnamed"
     sizes = f"{counted(len(problem.graph), 'operator')}, {counted(len(problem.graph.tensors), 'tensor')}"
@@ -311,53 +359,6 @@ def _network(problem: Problem) -> str:
 
 def _objective(problem: Problem) -> str:
     return ", ".join((problem.objective.name, *described(problem.objective), f"times {problem.times.source}"))
-
-
-def _spaced(parts: Sequence[RenderableType]) -> Group:
-    """Put an empty line between the parts."""
-    return Group(*(line for k, part in enumerate(parts) for line in (("", part) if k else (part,))))
-
-
-def _facts(facts: Iterable[tuple[str, str]]) -> Table:
-    table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=True)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(Text(name), _text(value))
-    return table
-
-
-def _sentences(sentences: Iterable[str]) -> RenderableType:
-    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column(width=1)
-    table.add_column(overflow="fold")
-    for sentence in sentences:
-        table.add_row(Text("-"), _text(sentence))
-    return Padding(table, (0, 0, 0, 1))
-
-
-def _plain_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = _table(title)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*(_text(cell) for cell in row))
-    return table
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1)
-    )
-
-
-def _text(value: str) -> Text:
-    """Text as it stands: a name may contain what rich would take for markup, or control characters."""
-    return Text("".join(c if c.isprintable() else "?" for c in value))
-
-
-def _seconds(value: float) -> str:
-    return "infeasible" if value == math.inf else format_seconds(value)
 
 
 def _interval(low: float, high: float) -> str:

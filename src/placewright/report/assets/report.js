@@ -178,7 +178,7 @@
       text, font: { color: colour, size },
     });
     const same = Math.abs(data.bound - data.makespan) <= 1e-6 * data.makespan;
-    const marks = [mark(data.makespan, same ? `plan = lower bound ${time(data.bound)}` : `plan ${time(data.makespan)}`, ink, 0)];
+    const marks = [mark(data.makespan, same ? `plan = lower bound ${time(data.bound)}` : `${data.end} ${time(data.makespan)}`, ink, 0)];
     const lines = [line(data.makespan, ink, "solid", predictedEnd)];
     if (data.bound > 0 && !same) {
       marks.push(mark(data.bound, `lower bound ${time(data.bound)}`, css("--accent"), 1));
