@@ -1,4 +1,4 @@
-"""Max-load problems whose optimum follows from a formula: chains of equal operators on alike devices."""
+"""Max-load problems whose optimum is known by hand: chains of equal operators on alike devices, and a crossing."""
 
 from __future__ import annotations
 
@@ -47,9 +47,23 @@ def chain_value(n: int, k: int, p: float, c: float = 0.0) -> float:
     return s * p + (c if n - (s - 1) * k <= 2 else 2 * c)
 
 
+def crossing(contiguity: str) -> Problem:
+    """a -> b and c -> d without transfers, 11 s each where they belong (a, d on d0; b, c on d1), 29 s elsewhere.
+
+    With all where they belong edges go both ways between the devices, but no path comes back: convex, 22 s. For an
+    order one operator has to move: to 11 + 11 + 29 = 51 s, or to 11 + 29 = 40 s a device with a, b | c, d.
+    """
+    graph = OperatorGraph([Operator(x) for x in "abcd"], [Tensor("x", 0, (1,)), Tensor("y", 2, (3,))])
+    cluster = Cluster([Device("d0"), Device("d1")], [Link(0.0, 1.0, link_class="same-host")])
+    home, away = [11.0, 29.0], [29.0, 11.0]
+    return Problem(graph, cluster, np.array([home, away, away, home]), MaxLoad(contiguity))  # type: ignore[arg-type]
+
+
 def forms() -> list[tuple[str, Problem, float]]:
     """Name, problem and optimum of each."""
-    found = []
+    found = [
+        (f"crossing-{c}", crossing(c), 40.0 if c == "contiguous" else 22.0) for c in ("contiguous", "convex", "any")
+    ]
     for n, k in [(1, 1), (1, 3), (2, 2), (4, 2), (5, 2), (5, 3), (6, 3), (7, 3), (7, 4)]:
         for contiguity in ("contiguous", "convex", "any"):
             plain = MaxLoad(contiguity)  # type: ignore[arg-type]

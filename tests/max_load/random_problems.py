@@ -45,9 +45,10 @@ def max_load_problems(
     for all pairs of devices, so that a tensor's transfer time depends on nothing else; ``table``: transfer times are
     given, not computed.
     """
-    n, D = draw(st.integers(1, most_operators)), draw(st.integers(1, most_devices))
+    n, D = (draw(st.sampled_from([*range(1, most + 1), *[most] * most])) for most in (most_operators, most_devices))
     graph = _graph(draw, n, backward, classes)
-    devices, time_s = _devices(draw, n, D, alike, cpus, memory, infinite_times)
+    held = sum(v.resident_bytes for v in graph.operators)
+    devices, time_s = _devices(draw, n, D, alike, cpus, held if memory else 0, infinite_times)
     cluster = Cluster(devices, _links(draw, D, uniform_links, channels, unreachable))
     if not uniform_links and D > 1 and draw(st.booleans()):
         cluster = Cluster([replace(d, host=draw(st.sampled_from("AB"))) for d in devices], cluster.links)
@@ -86,10 +87,12 @@ def _graph(draw: st.DrawFn, n: int, backward: bool | None, classes: bool) -> Ope
         for v in range(n)
     ]
     tensors = []
+    most_bytes = draw(st.sampled_from([1, 4, 4, 12]))
+    most_copies, most_readers = draw(st.sampled_from([(1, 1), (1, 2), (2, 3)]))
     for v in range(n - 1):
-        for copy in range(draw(st.sampled_from([0, 1, 1, 1, 2]))):
-            readers = draw(st.sets(st.integers(v + 1, min(n - 1, v + 4)), min_size=1, max_size=3))
-            size, output = draw(st.integers(0, 4)), draw(st.booleans())
+        for copy in range(draw(st.sampled_from([0, 1, 1, most_copies]))):
+            readers = draw(st.sets(st.integers(v + 1, min(n - 1, v + 4)), min_size=1, max_size=most_readers))
+            size, output = draw(st.integers(0, most_bytes)), draw(st.booleans())
             tensors.append(Tensor(f"t{v}.{copy}", v, tuple(sorted(readers)), size, output=output))
     together = []
     if classes:
@@ -105,17 +108,22 @@ def _graph(draw: st.DrawFn, n: int, backward: bool | None, classes: bool) -> Ope
 
 
 def _devices(
-    draw: st.DrawFn, n: int, D: int, alike: bool | None, cpus: bool, memory: bool, infinite_times: bool
+    draw: st.DrawFn, n: int, D: int, alike: bool | None, cpus: bool, held: int, infinite_times: bool
 ) -> tuple[list[Device], np.ndarray]:
     """Devices of up to D types; those of one type have the same kind, memory and times."""
     most_types = draw(st.integers(1, D)) if alike is None else 1 if alike else D
     n_cpus = draw(st.integers(0, D // 2)) if cpus else 0
-    limited, types = memory and draw(st.booleans()), []
+    limited, types = held > 0 and draw(st.booleans()), []
+    slowest = draw(st.sampled_from([3, 6, 12]))
+    # Now and then every operator has a type that suits it far better, so that the best placement jumps to and fro.
+    suits = draw(st.lists(st.integers(0, most_types), min_size=n, max_size=n)) if draw(st.integers(0, 2)) == 0 else []
     for k in range(most_types + 1):
         kind = "cpu" if k == most_types else "gpu"
-        limit = draw(st.integers(1, max(2, n))) if limited and (kind == "gpu" or draw(st.booleans())) else None
-        seconds = [float(draw(st.integers(0, 6))) for _ in range(n)]
-        if infinite_times:
+        limit = draw(st.integers(held // D, held)) if limited and (kind == "gpu" or draw(st.booleans())) else None
+        seconds = [float(draw(st.integers(0, slowest))) for _ in range(n)]
+        if suits:
+            seconds = [1.0 + s % 3 + 10 * (suits[v] != k) for v, s in enumerate(seconds)]
+        if infinite_times and most_types > 1:
             seconds = [INF if draw(st.integers(0, 11)) == 11 else s for s in seconds]
         types.append((kind, limit, seconds))
     chosen = [draw(st.integers(0, most_types - 1)) if alike is not False else k for k in range(D - n_cpus)]
@@ -125,7 +133,7 @@ def _devices(
 
 
 def _links(draw: st.DrawFn, D: int, uniform: bool, channels: bool, unreachable: bool) -> list[Link]:
-    bandwidth, latency = st.sampled_from([1.0, 2.0, INF]), st.sampled_from([0.0, 0.0, 0.5, 1.0])
+    bandwidth, latency = st.sampled_from([1.0, 2.0, 4.0, INF]), st.sampled_from([0.0, 0.0, 0.5, 1.0])
 
     def channel(name: str) -> str:
         return name if channels and draw(st.integers(0, 2)) == 0 else ""

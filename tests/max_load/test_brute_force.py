@@ -25,7 +25,7 @@ SETTINGS = settings(
 
 @pytest.mark.parametrize(("problem", "value"), [pytest.param(*form[1:], id=form[0]) for form in forms()])
 def test_closed_forms(problem, value):
-    """Chains of equal operators on alike devices have the optimum that their formula gives."""
+    """Chains of equal operators on alike devices, and crossing edges, have the optimum that was worked out by hand."""
     assert optimum(problem) == pytest.approx(value, rel=1e-12)
 
 

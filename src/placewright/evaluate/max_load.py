@@ -87,11 +87,11 @@ def _loads(
             if r > 1 and syncs and k == passes - 1:
                 per_byte = float(loads_of(problem).sync_s_per_byte[first])
                 sync = 2 * (r - 1) / r * float(weights[first]) * per_byte / objective.sync_period
-            parts = [float(table[k, first]) / r for table in (compute, enters, leaves)]
+            busy, enter, leave = (float(table[k, first]) for table in (compute, enters, leaves))
             if d.kind == "cpu":
-                parts[1:] = 0.0, 0.0
-            busy, enter, leave = parts
-            row.append(Load(busy, enter, leave, sync, _overlapped(objective, busy, enter, leave) + sync))
+                enter, leave = 0.0, 0.0
+            load = _overlapped(objective, busy, enter, leave) / r + sync
+            row.append(Load(busy / r, enter / r, leave / r, sync, load))
         rows.append(tuple(row))
     return rows
 
