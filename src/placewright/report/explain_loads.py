@@ -194,15 +194,15 @@ def best_move(problem: Problem, plan: Plan, evaluation: Evaluation, i: int) -> l
     """Judge the moves to an unused device that promise the smallest largest load, and tell the best of them.
 
     What can move is a unit (or a block of units, where contiguity ties them), from a bottleneck if one has any that is
-    free to go. A move promises the largest of three: the
-    load of the new device, what remains on the old one without the computing that left, and the largest other load.
+    free to go. A move promises the largest of three: the load of the new device, what remains on the old one (without
+    the computing that left, with the new transfers), and the largest other load.
     """
     at = plan.device_of
     peaks = peaks_s(evaluation)
     slow = {i for i, use in enumerate(evaluation.devices) if slowest([load.load_s for load in use.loads], peaks)}
     loads = [use.load_s for use in evaluation.devices]
     order = sorted(range(len(loads)), key=lambda j: -loads[j])
-    pays = problem.cluster.devices[i].kind != "cpu"
+    pays = [d.kind != "cpu" for d in problem.cluster.devices]
     capacity = problem.cluster.devices[i].capacity_bytes
     promising: list[tuple[float, int, float, float, npt.NDArray[np.int32]]] = []
     movable, p = list(_movable(problem, at)), problem.times.processing_s
@@ -213,10 +213,11 @@ def best_move(problem: Problem, plan: Plan, evaluation: Evaluation, i: int) -> l
         there = float(p[members, i].sum())
         if not problem.allowed[members, i].all() or problem.resident_bytes[members].sum() > capacity:
             continue
-        enter, leave = _travel(problem, at, i, set(members.tolist())) if pays else (0.0, 0.0)
+        travel, to_home = _travel(problem, at, i, members)
+        travel = travel if pays[i] else 0.0
         other = next((loads[j] for j in order if j != home), 0.0)
-        remains = loads[home] - float(p[members, home].sum())
-        promising.append((max(there + enter + leave, remains, other), int(members[0]), there, enter + leave, members))
+        remains = loads[home] - float(p[members, home].sum()) + (to_home if pays[home] else 0.0)
+        promising.append((max(there + travel, remains, other), int(members[0]), there, travel, members))
     promising.sort(key=lambda x: x[:2])
     if not promising:
         return ["no operator could move there alone without breaking a rule"]
@@ -238,17 +239,24 @@ def best_move(problem: Problem, plan: Plan, evaluation: Evaluation, i: int) -> l
     return [f"the most promising move, {move.removeprefix('moving ')}, {whole}, {outcome}"]
 
 
-def _travel(problem: Problem, at: npt.NDArray[np.int32], i: int, inside: set[int]) -> tuple[float, float]:
-    """Seconds of tensors into device i, and out of it, if ``inside`` were moved there and nothing else is."""
-    graph, enter, leave = problem.graph, 0.0, 0.0
+def _travel(problem: Problem, at: npt.NDArray[np.int32], i: int, members: npt.NDArray[np.int32]) -> tuple[float, float]:
+    """Seconds of tensors into and out of device i if ``members`` were moved there, and those to and from their home.
+
+    Nothing else is on device i.
+    """
+    graph, travel, to_home, inside = problem.graph, 0.0, 0.0, set(members.tolist())
+    home = int(at[members[0]])
     for u in sorted({u for v in inside for u in graph.inputs_of[v]}):
         producer = graph.tensors[u].producer
         if producer not in inside:
-            enter += problem.transfer_s(u, int(at[producer]), i)
+            seconds = problem.transfer_s(u, int(at[producer]), i)
+            travel += seconds
+            to_home += seconds if at[producer] == home else 0.0
     for u in sorted({u for v in inside for u in graph.outputs_of[v]}):
         targets = sorted({int(at[v]) for v in graph.tensors[u].readers if v not in inside})
-        leave += max((problem.transfer_s(u, i, j) for j in targets), default=0.0)
-    return enter, leave
+        travel += max((problem.transfer_s(u, i, j) for j in targets), default=0.0)
+        to_home += problem.transfer_s(u, i, home) if home in targets else 0.0
+    return travel, to_home
 
 
 def _groups(problem: Problem) -> list[npt.NDArray[np.int32]]:
