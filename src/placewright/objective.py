@@ -123,7 +123,8 @@ def described(objective: Objective) -> tuple[str, ...]:
         what = "transfers" if objective.overlap == "transfers" else "transfers in and transfers out"
         words.append(f"{what} overlap computing")
     if objective.replicate:
-        words.append(f"replicas, synchronised every {objective.sync_period} samples")
+        period = objective.sync_period
+        words.append("replicas" + (f", synchronised every {period} samples" if period > 1 else ""))
     return tuple(words)
 
 
