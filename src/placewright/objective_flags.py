@@ -83,13 +83,14 @@ class ObjectiveFlags:
 
     def _misfits(self, chosen: Objective) -> Iterator[str]:
         given = dict(self._given())
-        for flag in given:
-            if isinstance(chosen, Makespan) != (flag == "--contention"):
-                its = "makespan" if flag == "--contention" else "max-load"
-                yield (
-                    f"{flag} is for the objective {its}, and this one is {chosen.name}; leave it out, "
-                    f"or add --objective {its}"
-                )
+        wrong = [flag for flag in given if isinstance(chosen, Makespan) != (flag == "--contention")]
+        if wrong:
+            its = "max-load" if isinstance(chosen, Makespan) else "makespan"
+            verb, them = ("is", "it") if len(wrong) == 1 else ("are", "them")
+            yield (
+                f"{' and '.join(wrong)} {verb} for the objective {its}, and this one is {chosen.name}; leave {them} "
+                f"out, or add --objective {its}"
+            )
         if isinstance(chosen, Makespan):
             return
         if self.convex and self.contiguous is not None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from placewright.cluster import Cluster, Device, Link
 from placewright.graph import Operator, OperatorGraph, Source, Tensor
-from placewright.objective import Makespan
+from placewright.objective import Makespan, MaxLoad
 from placewright.plan import Plan, Provenance, Schedule, Transfer
 from placewright.problem import Problem, Times, Wish
 
@@ -54,6 +54,20 @@ def clusters(draw):
     return Cluster(devices, links, draw(TEXT))
 
 
+def max_loads():
+    """Max-load with any options."""
+    return st.builds(
+        MaxLoad,
+        st.sampled_from(["contiguous", "convex", "any"]),
+        st.booleans(),
+        st.sampled_from(["sum", "separate"]),
+        st.sampled_from(["none", "transfers", "full"]),
+        st.booleans(),
+        st.integers(1, 10**6),
+        st.none() | st.floats(1, 1e12),
+    )
+
+
 @st.composite
 def problems(draw):
     names = draw(st.lists(NAMES, min_size=1, max_size=5, unique=True))
@@ -64,6 +78,7 @@ def problems(draw):
             draw(TEXT),
             *draw(st.tuples(*[SIZES] * 4)),
             signature=draw(TEXT),
+            backward=draw(st.booleans()),
             parts=tuple(f"{k}.{j}" for j in range(draw(st.integers(0, 2)))),
         )
         for k, name in enumerate(names)
@@ -88,7 +103,7 @@ def problems(draw):
     table = draw(st.booleans())
     transfer = np.array([draw(times) for _ in range(len(tensors) * D * D)]).reshape(len(tensors), D, D)
     wishes = draw(st.lists(st.builds(Wish, st.just("*"), st.just("*"), st.booleans()), max_size=1))
-    objective = Makespan(draw(st.sampled_from(["none", "link", "port"])))
+    objective = draw(st.builds(Makespan, st.sampled_from(["none", "link", "port"])) | max_loads())
     return Problem(graph, cluster, Times(processing, transfer if table else None, draw(TEXT)), objective, wishes)
 
 
@@ -104,5 +119,6 @@ def plans(draw, problem):
         )
         for _ in range(draw(st.integers(0, 2)) if T else 0)
     ]
+    stages = [sorted(draw(st.permutations(range(D)))[:2])] if D > 1 and draw(st.booleans()) else []
     provenance = Provenance("solver", draw(st.none() | st.integers(0, 9)), "0.1", {"budget": 1.5, "list": [1, 2]})
-    return Plan(where, Schedule(start, finish, tuple(legs)), draw(SECONDS), provenance)
+    return Plan(where, Schedule(start, finish, tuple(legs)), draw(SECONDS), provenance, stages)

@@ -70,6 +70,7 @@ def same(a, b):
     assert a.schedule.finish_s.tolist() == b.schedule.finish_s.tolist()
     assert a.schedule.transfers == b.schedule.transfers
     assert a.value_s == b.value_s
+    assert a.replicas == b.replicas
 
 
 def test_a_plan_file_stands_alone(path):
@@ -205,6 +206,8 @@ def put(*keys_and_value):
             put("schedule", "operators", "start_s", [0.0, None]),
             "schedule.operators.start_s[1]: expected `float`, got `null`",
         ),
+        (put("replicas", [["gpu", "cpux"]]), "replicas: there is no device 'cpux'; did you mean 'cpu'?"),
+        (put("replicas", [[]]), "replicas[0] is empty; list the devices of the stage, or leave it out"),
         (put("value_s", None), "value_s is null; a plan has a value in seconds"),
         (
             put("schema", "placewright/problem/1"),

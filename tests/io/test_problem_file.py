@@ -14,7 +14,7 @@ from placewright.errors import InvalidInput
 from placewright.graph import Operator, OperatorGraph, Source, Tensor
 from placewright.io import problem_from_json, problem_hash, problem_to_json, read_problem, write_problem
 from placewright.io.problem_document import ProblemDocument
-from placewright.objective import Makespan
+from placewright.objective import Makespan, MaxLoad
 from placewright.problem import Problem, Times, Wish
 from tests.io.random_problems import problems
 
@@ -179,6 +179,34 @@ def test_the_hash_covers_what_determines_a_value():
         small(wishes=[Wish("*b", "cpu")]),
     ]
     assert len({problem_hash(problem) for problem in others}) == len(others)
+
+
+def test_under_max_load_the_hash_covers_passes_cpus_and_options():
+    """Backward operators and devices that pay nothing for transfers change loads, and so does every option."""
+    base = small(objective=MaxLoad())
+    a, b = base.graph.operators
+    gpu, cpu = base.cluster.devices
+    links = base.cluster.links
+    options = [
+        MaxLoad("convex"),
+        MaxLoad("any"),
+        MaxLoad(contiguous_cpus=False),
+        MaxLoad(training="separate"),
+        MaxLoad(overlap="full"),
+        MaxLoad(replicate=True),
+        MaxLoad(sync_period=2),
+        MaxLoad(sync_bandwidth_bytes_per_s=1.0),
+    ]
+    others = [
+        base,
+        small(),
+        small(objective=MaxLoad(), graph=OperatorGraph([a, replace(b, backward=True)], base.graph.tensors)),
+        small(objective=MaxLoad(), cluster=Cluster([replace(gpu, kind="cpu"), cpu], links)),
+        *(small(objective=objective) for objective in options),
+    ]
+    assert len({problem_hash(problem) for problem in others}) == len(others)
+    same_kind = small(objective=MaxLoad(), cluster=Cluster([replace(gpu, kind="npu"), cpu], links))
+    assert problem_hash(same_kind) == problem_hash(base)
 
 
 def test_tensors_may_stand_in_any_order_and_keep_their_transfer_times():

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.cluster import Cluster, Device
+from placewright.cluster import Cluster, Device, Link
+from placewright.evaluate import evaluate, judge, plan_for
 from placewright.evaluate.evaluation import DeviceUse, Evaluation
-from placewright.graph import Operator, OperatorGraph
-from placewright.io import placement_by_name, problem_hash, result_to_json
+from placewright.graph import Operator, OperatorGraph, Tensor
+from placewright.io import evaluation_to_json, placement_by_name, problem_hash, result_to_json
 from placewright.io.result_json import ResultDocument
+from placewright.objective import MaxLoad
 from placewright.plan import Plan, Schedule
 from placewright.problem import Problem
 from placewright.result import Result
@@ -122,6 +124,44 @@ def test_a_part_of_two_operators_runs_on_both_devices():
     assert placement_by_name(problem, apart) == {"s": ["p", "q"], "x0": "p", "y0": "q"}
     together = Plan([1, 1], Schedule([0.0, 1.0], [1.0, 2.0]), 2.0)
     assert placement_by_name(problem, together) == {"s": "q", "x0": "q", "y0": "q"}
+
+
+def test_loads_replicas_and_what_was_rejected():
+    """Two copies of a stage of 4 s: 2 s each; the placement lists both, and options keep their types."""
+    graph = OperatorGraph([Operator("a"), Operator("b")])
+    problem = Problem(graph, Cluster([Device("p"), Device("q")]), [[3.0, 3.0], [1.0, 1.0]], MaxLoad(replicate=True))
+    plan = plan_for(problem, [0, 0], replicas=[(0, 1)])
+    shown = result_to_json(problem, Result(plan, rejected_s=1.5, rejected="no"), judge(problem, plan))
+    assert shown["placement"] == {"a": ["p", "q"], "b": ["p", "q"]} and shown["replicas"] == [["p", "q"]]
+    load = {"compute_s": 2.0, "in_s": 0.0, "out_s": 0.0, "sync_s": 0.0, "load_s": 2.0}
+    assert [d["loads"] for d in shown["devices"]] == [[load], [load]] and shown["value_s"] == 2.0
+    assert (shown["rejected_s"], shown["rejected"]) == (1.5, "no")
+    assert shown["objective_options"] == {
+        "contiguity": "contiguous",
+        "contiguous_cpus": True,
+        "training": "sum",
+        "overlap": "none",
+        "replicate": True,
+        "sync_period": 1,
+        "sync_bandwidth_bytes_per_s": None,
+    }
+
+
+def test_loads_that_are_infinite_are_null():
+    """Of a placement where an operator can't run, which no plan is but the judge judges."""
+    problem = Problem(OperatorGraph([Operator("a")]), Cluster([Device("p"), Device("q")]), [[1.0, math.inf]], MaxLoad())
+    shown = evaluation_to_json(problem, evaluate(problem, [1]))
+    json.dumps(shown, allow_nan=False)
+    assert shown["value_s"] is None and shown["devices"][1]["loads"][0]["load_s"] is None
+
+
+def test_channels_have_loads():
+    """A tensor of 2 s over a shared channel loads it with 2 s."""
+    graph = OperatorGraph([Operator("a"), Operator("b")], [Tensor("x", 0, (1,), 8)])
+    cluster = Cluster([Device("p"), Device("q")], [Link(1.0, 8.0, link_class="same-host", channel="bus")])
+    problem = Problem(graph, cluster, np.ones((2, 2)), MaxLoad())
+    shown = evaluation_to_json(problem, evaluate(problem, [0, 1]))
+    assert shown["channels"] == [{"name": "bus@local", "load_s": [2.0]}]
 
 
 @settings(max_examples=30, deadline=None)

@@ -94,30 +94,34 @@ def _with_more(problem: Problem, count: int) -> Problem:
             name += "+"
         names.add(name)
         devices.append(replace(devices[last], name=name))
+    larger = Cluster(devices, cluster.links)
     return Problem(
         problem.graph,
-        Cluster(devices, cluster.links),
-        Times(times.processing_s[:, taken], _larger(problem, taken, last), times.source),
+        larger,
+        Times(times.processing_s[:, taken], _transfer_s(problem, larger, taken, last), times.source),
         problem.objective,
         [replace(wish) for wish in problem.wishes],
         problem.name,
     )
 
 
-def _larger(problem: Problem, taken: list[int], last: int) -> npt.NDArray[np.float64]:
-    """(T, D + count, D + count) transfer times; between copies those from the last accelerator to the one before it."""
-    D, table = len(problem.cluster), problem.times.transfer_s
+def _transfer_s(problem: Problem, larger: Cluster, taken: list[int], last: int) -> npt.NDArray[np.float64]:
+    """(T, D + count, D + count) transfer times; a copy is linked to others as the last accelerator is.
+
+    Between copies they are what the rules for links say, or else those from the last accelerator to the one before it.
+    """
+    D, table, cluster = len(problem.cluster), problem.times.transfer_s, problem.cluster
+    sizes = np.array([t.size_bytes for t in problem.graph.tensors], dtype=np.float64)
+    between = larger.latency_s[last, D] + sizes * larger.seconds_per_byte[last, D]
     if table is None:
-        cluster = problem.cluster
-        sizes = np.array([t.size_bytes for t in problem.graph.tensors], dtype=np.float64)
         table = cluster.latency_s + sizes[:, None, None] * cluster.seconds_per_byte
+    others = [i for i in range(D) if i != last]
+    if others and (problem.times.transfer_s is not None or not np.isfinite(between).all()):
+        nearest = [i for i in others if cluster.devices[i].kind != "cpu"] or others
+        between = table[:, last, nearest[-1]]
     copied = table[:, taken][:, :, taken].copy()
-    others = [i for i, d in enumerate(problem.cluster.devices) if i != last and d.kind != "cpu"]
-    others = others or [i for i in range(D) if i != last]
-    between = table[:, last, others[-1]] if others else np.zeros(len(table))
     copies = [last, *range(D, len(taken))]
     for i in copies:
         for j in copies:
-            if i != j:
-                copied[:, i, j] = between
+            copied[:, i, j] = between if i != j else 0.0
     return copied
