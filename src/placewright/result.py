@@ -101,8 +101,6 @@ class Result:
             bounds={**self.bounds, **other.bounds},
             alternatives={**self.alternatives, **other.alternatives},
             interrupted=self.interrupted or other.interrupted,
-            rejected_s=min(self.rejected_s, other.rejected_s),
-            rejected=(other if other.rejected_s < self.rejected_s else self).rejected,
             rejected_s=rejected.rejected_s,
             rejected=rejected.rejected,
         )
