@@ -7,36 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from placewright.cluster import Cluster, Device, Link
+from placewright.cluster import Link
 from placewright.evaluate import evaluate
-from placewright.graph import Operator, OperatorGraph, Tensor
-from placewright.objective import MaxLoad
-from placewright.problem import Problem, Times
+from placewright.problem import Problem
+from tests.max_load.by_letters import BUS, problem_of
 from tests.max_load.closed_forms import crossing
-
-BUS = Link(0.0, 1.0, link_class="same-host")
-"""A tensor of so many bytes takes so many seconds."""
-
-
-def problem_of(
-    seconds, tensors=(), options=(), *, devices="ggg", links=(BUS,), tied=(), backward="", weights=(), table=None
-):
-    """Operators a, b, c... with the given seconds (on all devices, or a row of them) and devices g(pu) or c(pu).
-
-    ``tensors``: (producer and readers, bytes), as in ("abc", 2): a makes it, b and c read it.
-    """
-    names = "abcdefgh"[: len(seconds)]
-    weights = weights or [0] * len(names)
-    operators = [Operator(x, weight_bytes=w, backward=x in backward) for x, w in zip(names, weights, strict=True)]
-    made = [
-        Tensor(f"t{u}", names.index(word[0]), tuple(names.index(x) for x in word[1:]), size)
-        for u, (word, size) in enumerate(tensors)
-    ]
-    graph = OperatorGraph(operators, made, [tuple(names.index(x) for x in word) for word in tied])
-    kinds = {"g": "gpu", "c": "cpu"}
-    cluster = Cluster([Device(f"{kind}{i}", kinds[kind]) for i, kind in enumerate(devices)], links)
-    rows = [row if isinstance(row, list) else [row] * len(devices) for row in seconds]
-    return Problem(graph, cluster, Times(np.array(rows, dtype=float), table), MaxLoad(**dict(options)))
 
 
 def loads(problem, where, replicas=()):
@@ -198,7 +173,7 @@ def test_a_shared_channel_counts_as_a_device():
 
 
 def test_contiguous_is_stronger_than_convex():
-    """a -> b and c -> d with a, d on one device and b, c on the other, 11 s each: two edges cross, no path comes back."""
+    """a -> b and c -> d with a, d on one device and b, c on the other, 11 s each: edges cross, no path comes back."""
     for contiguity in ("contiguous", "convex", "any"):
         judged = evaluate(crossing(contiguity), [0, 1, 1, 0])
         assert judged.value_s == 22
@@ -254,5 +229,7 @@ def test_backward_operators_with_a_forward_one_are_free():
     """c and d are tied to forward e and f, which no edge joins: nothing orders the devices."""
     back = [("cd", 0)]
     assert contiguous([0, 1, 0, 1], back, backward="cd", tied=["ac", "bd"]) == (True, True)
+    # A tensor that goes from the forward pass to the backward one orders nothing: a -> b, and b -> c of a's unit.
+    assert contiguous([0, 1, 0], [("ab", 0), ("bc", 0)], backward="c", tied=["ac"]) == (True, True)
     forward = [("ab", 0), ("cd", 0)]  # a -> b forward and (of a) c -> d (of b) backward: the forward edge alone counts
     assert contiguous([0, 1, 0, 1], forward, backward="cd", tied=["ac", "bd"]) == (True, True)

@@ -17,6 +17,7 @@ from placewright.objective import MaxLoad
 from placewright.plan import Plan, Schedule
 from placewright.problem import Problem, Times, Wish
 from placewright.verify import verify
+from tests.max_load.by_letters import problem_of
 from tests.max_load.random_problems import max_load_problems
 
 SETTINGS = settings(
@@ -81,7 +82,7 @@ def test_the_checker_agrees_with_the_judge_where_units_are_parted(case):
 TRAINING = MaxLoad(replicate=True)
 
 
-def step(objective=TRAINING, memory=4, times=(2.0, 3.0, 4.0, 1.0), wishes=(), devices=None, links=None):
+def step(objective=TRAINING, memory=4, times=(2.0, 3.0, 4.0, 1.0), wishes=(), devices=None, links=None, seconds=None):
     graph = OperatorGraph(
         [
             Operator("a", weight_bytes=4),
@@ -94,8 +95,9 @@ def step(objective=TRAINING, memory=4, times=(2.0, 3.0, 4.0, 1.0), wishes=(), de
     )
     devices = devices or [Device(f"g{i}", memory_bytes=memory) for i in range(3)]
     cluster = Cluster(devices, links or [Link(0.0, 8.0, link_class="same-host")])
-    table = [list(row) if isinstance(row, tuple) else [row] * 3 for row in times]
-    return Problem(graph, cluster, Times(np.array(table)), objective, wishes)
+    rows = [list(row) if isinstance(row, tuple) else [row] * 3 for row in times]
+    transfers = None if seconds is None else np.full((3, 3, 3), seconds)
+    return Problem(graph, cluster, Times(np.array(rows), transfers), objective, wishes)
 
 
 STEP = plan_for(step(), [0, 2, 2, 0], replicas=[(0, 1)])
@@ -145,7 +147,22 @@ def test_each_planted_violation_of_a_plan_is_named(plan, message):
     assert any(message in line for line in verify(step(), plan)), verify(step(), plan)
 
 
+def test_weights_are_synchronised_once_when_the_passes_count_apart():
+    """g2's forward load of 3 + 1 and its backward load of 4 + 1 are the worst: 9 as before. Slow links: the sync is.
+
+    With 1 B/s of synchronisation and 1 s a transfer, g0 pays 2 * 1/2 * 4 B / 1 B/s = 4 s, once: forward (2 + 1) / 2,
+    backward (1 + 1) / 2 + 4 = 5. So forward 4 (g2) and backward 5 (both): 9; at 0.5 B/s backward 1 + 8: 4 + 9 = 13.
+    """
+    for rate, value in ((None, 9.0), (1.0, 9.0), (0.5, 13.0)):
+        problem = step(MaxLoad(training="separate", replicate=True, sync_bandwidth_bytes_per_s=rate))
+        plan = plan_for(problem, [0, 2, 2, 0], replicas=[(0, 1)])
+        assert plan.value_s == value
+        assert verify(problem, plan) == ()
+        assert verify(problem, replace(plan, value_s=value + 1)) != ()
+
+
 FAR = [Link(0.0, 8.0, link_class="same-host"), Link(0.0, 4.0, between=("g1", "g2"))]
+LATE = [Link(0.0, 8.0, link_class="same-host"), Link(0.5, 8.0, between=("g2", "g1"), one_way=True)]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +173,9 @@ FAR = [Link(0.0, 8.0, link_class="same-host"), Link(0.0, 4.0, between=("g1", "g2
         (step(memory=3), "device 'g1' holds 4 B of weights and KV cache, but may hold 3 B"),
         (step(memory=2), "device 'g2' holds 3 B of weights and KV cache, but may hold 2 B"),
         (step(times=((2.0, 2.5, 2.0), 3.0, 4.0, 1.0)), "replicated on 'g0' and 'g1', which are unlike"),
+        (step(devices=[Device(f"g{i}", memory_bytes=9, reserve_bytes=6) for i in range(3)]), "but may hold 3 B"),
+        (step(links=LATE), "replicated on 'g0' and 'g1', which are unlike"),
+        (step(links=FAR, seconds=1.0), "replicated on 'g0' and 'g1', which are unlike"),
         (step(links=FAR), "replicated on 'g0' and 'g1', which are unlike"),
         (step(wishes=[Wish("b", "g1", forbid=True)]), "replicated on 'g0' and 'g1', which are unlike"),
         (step(devices=[Device("g0"), Device("g1", kind="cpu"), Device("g2")]), "'g0' and 'g1', which are unlike"),
@@ -206,3 +226,32 @@ def test_units_on_a_cycle_share_a_device(contiguity):
     assert verify(problem, parted) == ("the units of 'a', 'b' reach each other but don't share a device",)
     assert evaluate(problem, [0, 1, 0]).violations
     assert verify(problem, plan_for(problem, [1, 1, 1])) == ()
+
+
+BACK = [("bc", 0), ("cd", 0)]
+MIRRORED = [("ab", 0), ("de", 0), ("ef", 0), ("cd", 0)]
+
+
+@pytest.mark.parametrize(
+    ("where", "tensors", "backward", "tied", "legal"),
+    [
+        # Backward b -> c -> d, b of the forward a: c, d have no forward operator, their edges count as d -> c -> a.
+        ([0, 0, 1, 1], BACK, "bcd", ["ab"], True),
+        ([0, 0, 1, 0], BACK, "bcd", ["ab"], False),
+        # Forward a -> b, backward c (of a) -> d -> e -> f (of b), mirrored to b -> e -> d -> a: a circle.
+        ([0, 1, 0, 1, 1, 1], MIRRORED[:3], "cdef", ["ac", "bf"], True),
+        ([0, 1, 0, 1, 1, 1], MIRRORED, "cdef", ["ac", "bf"], False),
+        ([1, 1, 1, 1, 1, 1], MIRRORED, "cdef", ["ac", "bf"], True),
+        # Edges between passes, and backward edges where both ends have a forward operator, order nothing.
+        ([0, 1, 0], [("ab", 0), ("bc", 0)], "c", ["ac"], True),
+        ([0, 1, 0, 1], [("ab", 0), ("cd", 0)], "cd", ["ad", "bc"], True),
+        ([0, 1, 0, 1], [("ab", 0), ("cd", 0)], "cd", ["ac", "bd"], True),
+    ],
+)
+@pytest.mark.parametrize("contiguity", ["contiguous", "convex"])
+def test_backward_operators_are_bound_where_they_have_no_forward_one(contiguity, where, tensors, backward, tied, legal):
+    """Contiguity is about the forward pass, and about what is backward alone, turned round."""
+    where = [where["abcdef".index(next((t[0] for t in tied if x in t), x))] for x in "abcdef"[: len(where)]]
+    problem = problem_of([1] * len(where), tensors, {"contiguity": contiguity}, backward=backward, tied=tied)
+    plan = plan_for(replace_any(problem), where)
+    assert (verify(problem, plan) == ()) == legal
