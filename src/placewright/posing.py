@@ -24,6 +24,7 @@ from placewright.io import (
     read_split,
     speeds_of,
 )
+from placewright.io.partitioning_file import MILLISECONDS
 from placewright.objective import Makespan, MaxLoad, Objective
 from placewright.objective_flags import ObjectiveFlags
 from placewright.problem import Problem, Times, Wish
@@ -89,7 +90,7 @@ def pose(
         if given and not profiled:
             raise InvalidInput(f"{option} is for profiles of PipeDream (.txt), and {model!r} is none; leave it out")
     if model.lower().endswith(".json"):
-        return _from_file(model, cluster_path, flags, wishes)
+        return _from_file(model, cluster_path, flags, wishes, tell)
     if cluster_path is None:
         raise InvalidInput(
             f"model {model!r} needs a cluster to be placed on; give --cluster CLUSTER.yaml "
@@ -109,12 +110,20 @@ def pose(
     return Problem(graph, cluster, times, objective, wishes)
 
 
-def _from_file(model: str, cluster_path: Path | None, flags: ObjectiveFlags, wishes: Sequence[Wish]) -> Problem:
+def _from_file(
+    model: str,
+    cluster_path: Path | None,
+    flags: ObjectiveFlags,
+    wishes: Sequence[Wish],
+    tell: Callable[[str], None],
+) -> Problem:
     found = read_any_problem(model)
     given = found.problem
     if cluster_path is not None:
         raise InvalidInput(f"{found.kind} {model!r} has its own cluster; leave --cluster out")
     objective = flags.applied(given.objective)
+    if given.times.source == MILLISECONDS:
+        tell(f"{found.kind} {model}: its times have no unit, milliseconds are assumed")
     return Problem(given.graph, given.cluster, given.times, objective, (*given.wishes, *wishes), given.name)
 
 

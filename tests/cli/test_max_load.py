@@ -64,6 +64,7 @@ def test_a_workload_is_planned_for_its_max_load(placewright: Call, chain: Path, 
     assert shown.code == 0 and list(shown.json) == RESULT_KEYS
     assert shown.json["objective"] == "max-load" and shown.json["value_s"] == pytest.approx(0.0035)
     assert shown.json["times_source"] == "given, milliseconds assumed"
+    assert f"workload {chain}: its times have no unit, milliseconds are assumed" in shown.err
     assert shown.json["placement"] == {"node1": "accelerator0", "node2": "accelerator0", "node3": "accelerator1"}
     loads = [d["loads"][0]["load_s"] for d in shown.json["devices"]]
     assert loads == pytest.approx([0.0035, 0.0035, 0])

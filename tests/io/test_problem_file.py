@@ -209,6 +209,24 @@ def test_under_max_load_the_hash_covers_passes_cpus_and_options():
     assert problem_hash(same_kind) == problem_hash(base)
 
 
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"sync_period": 0}, "sync period 0 is not at least 1 sample"),
+        ({"sync_bandwidth_bytes_per_s": 0}, "sync bandwidth 0.0 B/s is not above 0"),
+        ({"overlap": "half"}, "objective.overlap: invalid enum value 'half'"),
+        ({"contention": "port"}, "unknown key 'contention'"),
+    ],
+)
+def test_options_of_max_load_that_are_refused(options, complaint):
+    """Each is named with its value."""
+    content = problem_to_json(small(objective=MaxLoad()))
+    content["objective"].update(options)
+    with pytest.raises(InvalidInput) as caught:
+        problem_from_json(content)
+    assert complaint in str(caught.value)
+
+
 def test_tensors_may_stand_in_any_order_and_keep_their_transfer_times():
     """The graph sorts tensors; the rows of transfer_s follow them."""
     content = problem_to_json(small(wishes=()))
