@@ -6,9 +6,11 @@ import numpy as np
 
 from placewright.algorithm import Budget, OnProgress, ignore
 from placewright.evaluate import evaluate
+from placewright.objective import MaxLoad
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
+from placewright.solvers.judged import settled
 
 __all__ = ["single_device"]
 
@@ -25,8 +27,13 @@ def single_device(
 
     Exact among placements that use one device. Alternatives hold every device, ``inf`` where it can't run the network
     or lacks the memory. Complexity O(D (n + E)).
+
+    For the max-load: the one-accelerator baseline of arXiv 2006.16423 knows no memory limit. Where a device
+    that lacks the memory is faster than those that don't, its value and what it lacks are ``rejected_s`` and
+    ``rejected``.
     """
     best: Plan | None = None
+    rejected_s, rejected = float("inf"), ""
     alternatives: dict[str, float] = {}
     n = len(problem.graph)
     for i, device in enumerate(problem.cluster.devices):
@@ -39,5 +46,8 @@ def single_device(
                     best = Plan(
                         np.full(n, i, dtype=np.int32), judged.schedule, value, Provenance(f"only {device.name}")
                     )
+            elif isinstance(problem.objective, MaxLoad) and judged.value_s < rejected_s:
+                rejected_s, rejected = judged.value_s, judged.violations[0]
         alternatives[f"only {device.name}"] = value
-    return Result(best, solver="single-device", alternatives=alternatives)
+    found = Result(best, solver="single-device", alternatives=alternatives, rejected_s=rejected_s, rejected=rejected)
+    return settled(found)
