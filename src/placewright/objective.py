@@ -95,8 +95,10 @@ class MaxLoad:
         if self.sync_period < 1:
             raise InvalidInput(f"sync period {self.sync_period} is not at least 1 sample")
         bandwidth = self.sync_bandwidth_bytes_per_s
-        if bandwidth is not None and not bandwidth > 0:
-            raise InvalidInput(f"sync bandwidth {bandwidth} B/s is not above 0; leave it out to use that of the links")
+        if bandwidth is not None and not 0 < bandwidth < float("inf"):
+            raise InvalidInput(
+                f"sync bandwidth {bandwidth} B/s is not above 0 and finite; leave it out to use that of the links"
+            )
 
 
 def _check(what: str, given: str, known: tuple[str, ...]) -> None:

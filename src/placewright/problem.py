@@ -13,7 +13,7 @@ import numpy.typing as npt
 from placewright.cluster import Cluster
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
-from placewright.objective import Makespan, Objective, as_objective
+from placewright.objective import Makespan, MaxLoad, Objective, as_objective
 
 __all__ = ["Problem", "Times", "Wish"]
 
@@ -201,6 +201,11 @@ class Problem:
                 found.append(
                     f"tensor {self.graph.tensors[u].name!r} {i}->{j}: transfer time {c[u, i, j]} s is not >= 0"
                 )
+        if _syncs_for_nothing(self):
+            found.append(
+                "replicas synchronise their weights, but the links state no bandwidth, only the times of a table; "
+                "give the sync bandwidth (--sync-bandwidth '10 GB/s')"
+            )
         for wish in self.wishes:
             rows, columns = self._matches(wish)
             verb = "forbid" if wish.forbid else "pin"
@@ -215,3 +220,13 @@ class Problem:
                     "'placewright show' lists their names"
                 )
         return found
+
+
+def _syncs_for_nothing(problem: Problem) -> bool:
+    """Whether replicas would synchronise over links of infinite bandwidth, because a table gives the transfer times."""
+    objective = problem.objective
+    if not isinstance(objective, MaxLoad) or not objective.replicate or problem.times.transfer_s is None:
+        return False
+    infinite = any(link.bandwidth_bytes_per_s == float("inf") for link in problem.cluster.links)
+    trains = any(v.backward for v in problem.graph.operators)
+    return objective.sync_bandwidth_bytes_per_s is None and infinite and trains
