@@ -8,13 +8,14 @@ from types import MappingProxyType
 from placewright.algorithm import Algorithm
 from placewright.bounds.makespan.critical_path import critical_path
 from placewright.bounds.makespan.fractional_load import fractional_load
+from placewright.bounds.max_load.fractional_load import fractional_load as divided_max_load
 
 __all__ = ["BOUNDS"]
 
 BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
     {
         "makespan": MappingProxyType({"critical-path": critical_path, "fractional-load": fractional_load}),
-        "max-load": MappingProxyType({}),
+        "max-load": MappingProxyType({"fractional-load": divided_max_load}),
     }
 )
 """Objective -> name -> bound."""
