@@ -57,6 +57,8 @@ def max_load_problems(
     if pins and draw(st.integers(0, 3)) == 0:
         v, i = draw(st.integers(0, n - 1)), draw(st.integers(0, D - 1))
         wishes.append(Wish(f"v{v}", f"d{i}", forbid=draw(st.booleans())))
+    # Over links of infinite bandwidth, replicas that a table says nothing of need a bandwidth of their own.
+    endless = transfer_s is not None and any(link.bandwidth_bytes_per_s == INF for link in cluster.links)
     objective = MaxLoad(
         contiguity or draw(st.sampled_from(["contiguous", "convex", "any"])),  # type: ignore[arg-type]
         _or_draw(draw, contiguous_cpus),
@@ -64,7 +66,7 @@ def max_load_problems(
         overlap or draw(st.sampled_from(["none", "none", "transfers", "full"])),  # type: ignore[arg-type]
         _or_draw(draw, replicate),
         draw(st.sampled_from([1, 2, 8])),
-        draw(st.sampled_from([None, 2.0])),
+        2.0 if endless else draw(st.sampled_from([None, 2.0])),
     )
     return Problem(graph, cluster, Times(time_s, transfer_s), objective, wishes)
 

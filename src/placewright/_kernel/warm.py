@@ -8,11 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright._kernel.anneal import Limits, State, anneal, cost_of
+from placewright._kernel.ideal_dp import Lattice, boundaries, expand, may_lie, new_labels, states_above
+from placewright._kernel.ideals import enumerate_ideals, first_ideal, sums
 from placewright._kernel.list_schedule import etf, heft, mean_upward_rank
+from placewright._kernel.load_descent import descend
 from placewright._kernel.load_moves import LoadLimits, LoadNetwork, anneal_loads, load_state, reset_loads, value_of
 from placewright._kernel.memory import peak_activations
 from placewright._kernel.path import heads, tails
 from placewright._kernel.schedule import Network, decode, retime, upward_rank, workspace
+from placewright._kernel.segment import Order, Stages, cut, multipliers, random_order, search, table
 
 __all__ = ["warm_up", "warm_up_loads", "warm_up_makespan"]
 
@@ -89,3 +93,32 @@ def warm_up_loads() -> None:
     reset_loads(network, limits, state)
     value_of(network, limits, state, 1.0)
     anneal_loads(network, limits, state, 1.0, 0.1, 8, 2, 1.0, np.random.default_rng(0))
+    descend(network, limits, state, 1e-8, 1)
+    _warm_up_stages()
+
+
+def _warm_up_stages() -> None:
+    """Call each kernel of the contiguous max-load: two blocks, one after the other, on one class of two devices."""
+    column, two, none = np.ones((2, 1)), np.array([2], dtype=np.int64), np.zeros(1)
+    stages = Stages(
+        column.reshape(2, 1, 1), np.zeros((2, 1), dtype=np.int32), np.ones(2), np.ones(2), np.array([np.inf]), two,
+        np.array([1, 3], dtype=np.int64), two, none, 0, _ints(0), _ints(0), _ints(1), _ints(0, 1), _ints(1),
+        _ints(0, 1, 2), _ints(1, 0), np.ones((1, 1)), np.ones((1, 1)),
+    )  # fmt: skip
+    graph, rng = Order(_ints(0, 0, 1), _ints(0), _ints(0, 1, 1), _ints(1)), np.random.default_rng(0)
+    labels, order, value = table(stages, column, 1, 8), random_order(graph, 1, rng), np.full(2, 9.0)
+    value[:] = cut(stages, labels, order, np.inf)[0]
+    search(stages, labels, graph, order, order.copy(), np.zeros(3, dtype=np.int32), value, 1.0, 0.1, 8, rng)
+    ideals = first_ideal(graph.before_ptr, 3)
+    enumerate_ideals(*graph, ideals, 0, 1, 9)
+    alive, cut_ptr = np.zeros((3, 1), dtype=np.uint64), np.zeros(4, dtype=np.int64)
+    weight = multipliers(column, stages.banned, two, 2)[0] * column[:, 0]
+    may_lie(ideals.parent, ideals.last, weight, False, 9.0, alive, 1, True)
+    boundaries(stages, ideals.bits, 0, 3, False, cut_ptr, _ints(), _ints())
+    work = sums(ideals.parent, ideals.last, weight)
+    lattice = Lattice(
+        ideals.bits, work.reshape(3, 1, 1).copy(), np.zeros((3, 1), dtype=np.int32), work, work, alive,
+        states_above(stages.stride, stages.count), work.reshape(1, 3).copy(), _ints(0, 1, 2).reshape(1, 3), cut_ptr,
+        np.zeros(int(cut_ptr[3]), dtype=np.int32), np.zeros(int(cut_ptr[3]), dtype=np.int32),
+    )  # fmt: skip
+    expand(stages, lattice, new_labels(3, 64), np.array([9.0]), 0, 9)

@@ -7,7 +7,15 @@ from types import MappingProxyType
 
 from placewright.solvers.entry import Entry
 from placewright.solvers.max_load.annealing import LoadAnnealing, why_bound
+from placewright.solvers.max_load.cp_sat import LoadCpSat
 from placewright.solvers.max_load.expert import Expert
+from placewright.solvers.max_load.ideal_dp import IdealDp
+from placewright.solvers.max_load.linearized_dp import LinearizedDp
+from placewright.solvers.max_load.local_search import LocalSearch
+from placewright.solvers.max_load.milp import LoadMilp
+from placewright.solvers.max_load.order_search import OrderSearch
+from placewright.solvers.max_load.pipedream import PipeDream
+from placewright.solvers.max_load.scotch import Scotch
 from placewright.solvers.single_device import single_device
 
 __all__ = ["MAX_LOAD_SOLVERS"]
@@ -19,6 +27,43 @@ MAX_LOAD_SOLVERS: Mapping[str, Entry] = MappingProxyType(
         ),
         "annealing": Entry(
             LoadAnnealing(), False, "annealing with moves of units and of whole regions, compiled", why_bound
+        ),
+        "order-search": Entry(
+            OrderSearch(), False, "orders annealed, each cut into stages in the best way", OrderSearch().supports
+        ),
+        "ideal-dp": Entry(
+            IdealDp(), True, "best chain through the lattice of ideals; exact for contiguous plans", IdealDp().supports
+        ),
+        "max-load-cp-sat": Entry(
+            LoadCpSat(), True, "constraint programming on whole quanta (OR-Tools CP-SAT)", LoadCpSat().supports
+        ),
+        "max-load-milp": Entry(LoadMilp(), True, "integer programming by branch and cut (HiGHS)", LoadMilp().supports),
+        "linearized-dp": Entry(
+            LinearizedDp(),
+            False,
+            "one depth-first order, cut in the best way (DPL)",
+            LinearizedDp().supports,
+            starts_afresh=True,
+        ),
+        "pipedream": Entry(
+            PipeDream(),
+            False,
+            "branches contracted, then one order cut in the best way; replicas",
+            PipeDream().supports,
+            starts_afresh=True,
+        ),
+        "scotch": Entry(
+            Scotch(),
+            False,
+            "graph partitioning by the program scotch_gpart; knows no memory, not contiguous",
+            Scotch().supports,
+            starts_afresh=True,
+        ),
+        "local-search": Entry(
+            LocalSearch(),
+            False,
+            "best single moves from random placements; knows no memory, not contiguous",
+            starts_afresh=True,
         ),
         "expert": Entry(
             Expert(),
