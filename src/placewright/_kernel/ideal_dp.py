@@ -270,78 +270,87 @@ def expand(s: Stages, g: Lattice, a: Labels, limit: Floats, begin: int, most: in
         if count == 0:
             continue
         for c in range(C):
-            wanted[:] = np.uint64(0)
             top = 0
             for x in range(count):
-                used = a.used[mine[x]]
-                free = s.count[c] - used // s.stride[c] % (s.count[c] + 1)
-                for r in range(1, min(free, s.most_copies[c]) + 1):
-                    state = used + r * s.stride[c]
-                    wanted[state >> 6] |= np.uint64(1) << np.uint64(state & 63)
-                    top = max(top, r)
-            if top == 0:
-                continue
-            whole = key[c, n - 1]
+                free = s.count[c] - a.used[mine[x]] // s.stride[c] % (s.count[c] + 1)
+                top = max(top, min(free, s.most_copies[c]))
             here = 0.0
             for p in range(P):
                 here += g.work[i, p, c]
-            start = np.searchsorted(key[c], here - whole * SLACK)
-            end = np.searchsorted(key[c], here + top * limit[0] * (1.0 + SLACK) + whole * SLACK, side="right")
-            looked += end - start
-            order, first, mask, mine_first = at[c], wanted[0], alive[:, 0], bits[i, 0]
+            whole, order, mask, mine_first = key[c, n - 1], at[c], alive[:, 0], bits[i, 0]
             most_resident, bars = g.resident[i] + s.capacity[c], g.banned[n - 1, c] > 0
-            for place in range(start, end):
-                j = order[place]
-                hit = mask[j] & first != np.uint64(0)
-                if masks > 1 and not hit:
-                    for w in range(1, masks):
-                        hit = hit or (alive[j, w] & wanted[w]) != np.uint64(0)
-                if not hit or j <= i:
-                    continue
-                below = mine_first & ~bits[j, 0] == np.uint64(0)
-                for w in range(1, words):
-                    below = below and bits[i, w] & ~bits[j, w] == np.uint64(0)
-                if not below or g.resident[j] > most_resident or (bars and g.banned[j, c] != g.banned[i, c]):
-                    continue
-                costed += 1
-                if pays[c]:
-                    room = top * limit[0]
-                    if s.overlap == 0:
-                        for p in range(P):
-                            room -= g.work[j, p, c] - g.work[i, p, c]
-                    if not _transfers(s, g, i, j, c, room if s.overlap < 2 else np.inf, enters, leaves):
-                        continue
-                for r in range(1, top + 1):
-                    sync = 2.0 * (r - 1) / r * (g.weights[j] - g.weights[i]) * s.sync_s_per_byte[c]
-                    f = overlapped(s.overlap, (g.work[j, 0, c] - g.work[i, 0, c]) / r, enters[0] / r, leaves[0] / r)
-                    b = 0.0
-                    if P == 2:
-                        b = sync + overlapped(
-                            s.overlap, (g.work[j, 1, c] - g.work[i, 1, c]) / r, enters[1] / r, leaves[1] / r
-                        )
-                    else:
-                        f += sync
-                    if not f + b < limit[0]:
-                        continue
-                    for x in range(count):
-                        k = mine[x]
-                        used = a.used[k]
-                        if used // s.stride[c] % (s.count[c] + 1) + r > s.count[c]:
-                            continue
+            for low in range(1, top + 1):
+                # Stages of more than low - 1 and up to low times the limit: on low devices or more.
+                wanted[:] = np.uint64(0)
+                for x in range(count):
+                    used = a.used[mine[x]]
+                    free = s.count[c] - used // s.stride[c] % (s.count[c] + 1)
+                    for r in range(low, min(free, s.most_copies[c]) + 1):
                         state = used + r * s.stride[c]
-                        if alive[j, state >> 6] & (np.uint64(1) << np.uint64(state & 63)) == np.uint64(0):
+                        wanted[state >> 6] |= np.uint64(1) << np.uint64(state & 63)
+                least = (low - 1) * limit[0] * (1.0 - SLACK) if low > 1 else 0.0
+                start = np.searchsorted(key[c], here + least - whole * SLACK)
+                end = np.searchsorted(key[c], here + low * limit[0] * (1.0 + SLACK) + whole * SLACK, side="right")
+                looked += end - start
+                first = wanted[0]
+                for place in range(start, end):
+                    j = order[place]
+                    hit = mask[j] & first != np.uint64(0)
+                    if masks > 1 and not hit:
+                        for w in range(1, masks):
+                            hit = hit or (alive[j, w] & wanted[w]) != np.uint64(0)
+                    if not hit or j <= i:
+                        continue
+                    below = mine_first & ~bits[j, 0] == np.uint64(0)
+                    for w in range(1, words):
+                        below = below and bits[i, w] & ~bits[j, w] == np.uint64(0)
+                    if not below or g.resident[j] > most_resident or (bars and g.banned[j, c] != g.banned[i, c]):
+                        continue
+                    compute = 0.0
+                    for p in range(P):
+                        compute += g.work[j, p, c] - g.work[i, p, c]
+                    syncs = 2.0 * (g.weights[j] - g.weights[i]) * s.sync_s_per_byte[c]
+                    room = -1.0
+                    for r in range(low, top + 1):
+                        room = max(room, r * limit[0] - (r - 1) * syncs)
+                    if room <= compute:
+                        continue
+                    costed += 1
+                    if s.overlap == 0:
+                        room -= compute
+                    if pays[c] and not _transfers(s, g, i, j, c, room if s.overlap < 2 else np.inf, enters, leaves):
+                        continue
+                    for r in range(low, top + 1):
+                        sync = (r - 1) / r * syncs
+                        f = overlapped(s.overlap, (g.work[j, 0, c] - g.work[i, 0, c]) / r, enters[0] / r, leaves[0] / r)
+                        b = 0.0
+                        if P == 2:
+                            b = sync + overlapped(
+                                s.overlap, (g.work[j, 1, c] - g.work[i, 1, c]) / r, enters[1] / r, leaves[1] / r
+                            )
+                        else:
+                            f += sync
+                        if not f + b < limit[0]:
                             continue
-                        forward, backward = max(a.forward[k], f), max(a.backward[k], b)
-                        if not forward + backward < limit[0]:
-                            continue
-                        final = j == n - 1
-                        if not _insert(s, a, j, state, forward, backward, k, c, r, loosely and not final):
-                            return i, costed, False
-                        if final:
-                            limit[0] = forward + backward
-                            a.cell[2] = a.head[j]
-                        elif loosely:
-                            for w in range(masks):
-                                alive[j, w] &= ~g.above[state, w]
+                        for x in range(count):
+                            k = mine[x]
+                            used = a.used[k]
+                            if used // s.stride[c] % (s.count[c] + 1) + r > s.count[c]:
+                                continue
+                            state = used + r * s.stride[c]
+                            if alive[j, state >> 6] & (np.uint64(1) << np.uint64(state & 63)) == np.uint64(0):
+                                continue
+                            forward, backward = max(a.forward[k], f), max(a.backward[k], b)
+                            if not forward + backward < limit[0]:
+                                continue
+                            final = j == n - 1
+                            if not _insert(s, a, j, state, forward, backward, k, c, r, loosely and not final):
+                                return i, costed, False
+                            if final:
+                                limit[0] = forward + backward
+                                a.cell[2] = a.head[j]
+                            elif loosely:
+                                for w in range(masks):
+                                    alive[j, w] &= ~g.above[state, w]
             enters[:], leaves[:] = 0.0, 0.0
     return n, costed, True

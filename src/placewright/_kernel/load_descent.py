@@ -44,7 +44,7 @@ def descend(g: LoadNetwork, limits: LoadLimits, s: LoadState, step: float, moves
     move so far: to add it somewhere lowers none. Loads are computed afresh after each move, so that no rounding builds
     up. A move costs O(messages of all units x devices^2).
     """
-    device, count, compute, enters, leaves, channel = s.device, s.count, s.compute, s.enters, s.leaves, s.channel
+    device, count, compute, enters, leaves, channel = s.device, s.readers, s.compute, s.enters, s.leaves, s.channel
     work, producer, phase, made_ptr, read_ptr, read = g.compute, g.producer, g.phase, g.made_ptr, g.read_ptr, g.read
     send, receive, pair, pays, channel_of, channel_s = g.send, g.receive, g.pair, g.pays, g.channel_of, g.channel_s
     choice_ptr, choice, overlap = limits.choice_ptr, limits.choice, g.overlap

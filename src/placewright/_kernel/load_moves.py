@@ -54,7 +54,7 @@ class LoadState(NamedTuple):
 
     device: Ints
     """(U,) current placement of the units."""
-    count: Ints
+    readers: Ints
     """(M, D) readers of each message on each device."""
     compute: Floats
     enters: Floats
@@ -104,10 +104,10 @@ def load_state(device: Ints, *, messages: int, passes: int, devices: int, channe
 @njit(cache=True, nogil=True)
 def _weigh(g: LoadNetwork, s: LoadState, m: int, sign: float) -> None:
     """Add (1) or take away (-1) what a message costs."""
-    home, p, D = s.device[g.producer[m]], g.phase[m], s.count.shape[1]
+    home, p, D = s.device[g.producer[m]], g.phase[m], s.readers.shape[1]
     worst = -1.0
     for i in range(D):
-        if i == home or s.count[m, i] == 0:
+        if i == home or s.readers[m, i] == 0:
             continue
         if len(g.pair):
             seconds = g.pair[m, home, i]
@@ -134,8 +134,8 @@ def _move(g: LoadNetwork, limits: LoadLimits, s: LoadState, k: int, target: int)
         _weigh(g, s, m, -1.0)
     for x in range(g.read_ptr[k], g.read_ptr[k + 1]):
         _weigh(g, s, g.read[x], -1.0)
-        s.count[g.read[x], source] -= 1
-        s.count[g.read[x], target] += 1
+        s.readers[g.read[x], source] -= 1
+        s.readers[g.read[x], target] += 1
     s.device[k] = target
     for m in range(g.made_ptr[k], g.made_ptr[k + 1]):
         _weigh(g, s, m, 1.0)
@@ -151,11 +151,11 @@ def _move(g: LoadNetwork, limits: LoadLimits, s: LoadState, k: int, target: int)
 @njit(cache=True, nogil=True)
 def reset_loads(g: LoadNetwork, limits: LoadLimits, s: LoadState) -> None:
     """Compute everything in the state from its placement."""
-    s.count[:] = 0
+    s.readers[:] = 0
     s.compute[:], s.enters[:], s.leaves[:], s.channel[:], s.held[:] = 0.0, 0.0, 0.0, 0.0, 0.0
     for m in range(len(g.producer)):
         for x in range(g.reader_ptr[m], g.reader_ptr[m + 1]):
-            s.count[m, s.device[g.reader[x]]] += 1
+            s.readers[m, s.device[g.reader[x]]] += 1
     for m in range(len(g.producer)):
         _weigh(g, s, m, 1.0)
     for k in range(len(s.device)):
@@ -257,7 +257,7 @@ def anneal_loads(
                 continue
             if kind < 0.5 and largest > 1:
                 size = 1 + int(largest ** rng.random())
-                n = _region(limits, s, k, size)
+                n = _region(limits, s, int(k), size)
         legal = True
         for x in range(n):
             u = s.moved[x]

@@ -8,20 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from placewright._kernel.load_moves import LoadLimits, LoadNetwork, anneal_loads, load_state, reset_loads, value_of
+from placewright._kernel.load_moves import anneal_loads, load_state, reset_loads, value_of
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
 from placewright.evaluate import plan_for
 from placewright.loads import Loads, loads_of, objective_of
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
+from placewright.solvers.max_load.load_network import load_network
 
 __all__ = ["LoadAnnealing", "why_bound"]
 
 MOST_MOVES = 1_000_000
 """Moves when the budget limits neither seconds nor iterations."""
-
-OVERLAPS = {"none": 0, "transfers": 1, "full": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class LoadAnnealing:
         if not loads.allowed.any(axis=1).all():
             return Result(solver="annealing")
         begun = budget.elapsed_s
-        network, limits = _network(problem, loads)
+        network, limits = load_network(problem, loads, loads.allowed)
         passes, _, devices = loads.compute_s.shape
         state = load_state(
             _start(loads, incumbent),
@@ -135,43 +134,3 @@ def _start(loads: Loads, incumbent: Plan | None) -> npt.NDArray[np.int32]:
     device[order] = chosen[np.minimum(len(chosen) - 1, (share * len(chosen) * (1 - 1e-9)).astype(int))]
     possible = loads.allowed[np.arange(loads.n_units), device]
     return np.where(possible, device, fastest).astype(np.int32)
-
-
-def _network(problem: Problem, loads: Loads) -> tuple[LoadNetwork, LoadLimits]:
-    near: list[set[int]] = [set() for _ in range(loads.n_units)]
-    for m, home in enumerate(loads.producer.tolist()):
-        for other in loads.reader[loads.reader_ptr[m] : loads.reader_ptr[m + 1]].tolist():
-            near[home].add(other)
-            near[other].add(home)
-    near_ptr, neighbours = _ragged([sorted(row) for row in near])
-    choice_ptr, choice = _ragged([np.flatnonzero(row).tolist() for row in loads.allowed])
-    # Where there is no way, a time that no plan within reach has: sums stay finite, and the move is undone.
-    work = np.where(np.isfinite(loads.compute_s), loads.compute_s, 0.0)
-    never = 1e3 * float(work.max(axis=(0, 2), initial=0.0).sum() or 1.0)
-    send, receive, pair, channel = (
-        np.where(np.isfinite(t), t, never) for t in (loads.send_s, loads.receive_s, loads.pair_s, loads.channel_s)
-    )
-    network = LoadNetwork(
-        loads.compute_s,
-        loads.producer,
-        loads.phase,
-        loads.reader_ptr,
-        loads.reader,
-        loads.made_ptr,
-        loads.read_ptr,
-        loads.read,
-        send,
-        receive,
-        pair,
-        loads.pays,
-        loads.channel_of,
-        channel,
-        OVERLAPS[objective_of(problem).overlap],
-    )
-    return network, LoadLimits(choice_ptr, choice, near_ptr, neighbours, loads.resident, loads.capacity)
-
-
-def _ragged(rows: list[list[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    pointer = np.zeros(len(rows) + 1, dtype=np.int32)
-    pointer[1:] = np.cumsum([len(r) for r in rows])
-    return pointer, np.array([x for r in rows for x in r], dtype=np.int32)

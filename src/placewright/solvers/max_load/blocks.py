@@ -84,11 +84,11 @@ def blocks_of(problem: Problem, *, forget: bool = False) -> Blocks:
     syncs = objective.replicate and a.has_backward
     block_of, held = _joined(a, first, overlaps=objective.overlap != "none", syncs=syncs, forget=forget)
     B = int(block_of.max()) + 1
-    passes = a.compute_s.shape[0]
+    passes = a.compute_s.shape[0] if a.has_backward else 1  # without backward operators both objectives are the same
     allowed = np.ones((B, classes), dtype=np.bool_)
     np.logical_and.at(allowed, block_of, a.allowed[:, first])
     compute = np.zeros((B, passes, classes))
-    np.add.at(compute, block_of, np.where(a.allowed, a.compute_s, 0.0)[:, :, first].transpose(1, 0, 2))
+    np.add.at(compute, block_of, np.where(a.allowed, a.compute_s[:passes], 0.0)[:, :, first].transpose(1, 0, 2))
     total = np.where(allowed, compute.sum(axis=1), np.inf)
     edges = {(int(block_of[x]), int(block_of[y])) for x, y in zip(a.order_tail, a.order_head, strict=True)}
     rows = _messages(a, block_of, first)
