@@ -117,15 +117,15 @@ def test_from_any_plan(solver: Algorithm, problem: Problem, data: st.DataObject)
 
 @pytest.mark.slow
 @MANY
-@given(problem=max_load_problems(replicate=False), whole=st.booleans(), steps=st.booleans(), data=st.data())
-def test_the_plan_to_start_from_is_a_solution(problem: Problem, whole: bool, steps: bool, data: st.DataObject) -> None:
+@given(problem=max_load_problems(replicate=False), whole=st.booleans(), data=st.data())
+def test_the_plan_to_start_from_is_a_solution(problem: Problem, whole: bool, data: st.DataObject) -> None:
     """The values that variables get for a legal placement keep every row and name its value and its devices."""
     unit_of = problem.graph.unit_of
     unit_device = [data.draw(st.integers(0, len(problem.cluster) - 1)) for _ in range(max(unit_of) + 1)]
     plan = plan_for(problem, [unit_device[k] for k in unit_of])
     if plan is None:
         return
-    program = build(problem, 2.0**-20, whole=whole, steps=steps, incumbent=unit_device)
+    program = build(problem, 2.0**-20, whole=whole, incumbent=unit_device)
     start = np.array(program.start)
     assert program.started
     for terms, lower, upper in program.rows:

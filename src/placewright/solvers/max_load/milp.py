@@ -108,7 +108,6 @@ class LoadMilp:
             problem,
             largest_value(problem, best) / UNITS,
             whole=False,
-            steps=True,
             incumbent=None if best is None else unit_devices(problem, best),
             cutoff_s=np.inf if best is None else best.value_s,
         )

@@ -109,7 +109,6 @@ def build(
     scale_s: float,
     *,
     whole: bool,
-    steps: bool,
     incumbent: npt.ArrayLike | None = None,
     cutoff_s: float = np.inf,
 ) -> Program:
@@ -122,14 +121,12 @@ def build(
         Seconds in a unit.
     whole : bool
         Whether times are rounded down to whole units, or just divided.
-    steps : bool
-        Whether y stands for x where any placement will do, too: good for branching on linear relaxations.
     incumbent : (U,) array of int, optional
         Devices of the units to start from.
     cutoff_s : float
         Placements above this value may be left out.
     """
-    return _Builder(problem, scale_s, whole, steps, incumbent, cutoff_s).made()
+    return _Builder(problem, scale_s, whole, incumbent, cutoff_s).made()
 
 
 class _Builder:
@@ -138,11 +135,10 @@ class _Builder:
         problem: Problem,
         scale_s: float,
         whole: bool,
-        steps: bool,
         incumbent: npt.ArrayLike | None,
         cutoff_s: float,
     ) -> None:
-        self.problem, self.scale_s, self.whole, self.steps = problem, scale_s, whole, steps
+        self.problem, self.scale_s, self.whole = problem, scale_s, whole
         self.objective, self.a, self.cutoff_s = objective_of(problem), loads_of(problem), cutoff_s
         self.groups = groups_of(problem)
         self.slots = slots_of(problem, self.groups.bound)
@@ -185,19 +181,19 @@ class _Builder:
         for g in range(len(self.groups)):
             for s, slot in enumerate(self.slots.slots):
                 if allowed[g, slot.device]:
-                    # HiGHS branches on y where there is one.
-                    levelled = (self.slots.ordered or self.steps) and self.slots.levels[s] >= 0
+                    # On a level x follows from y, which is what HiGHS is to branch on.
+                    levelled = self.slots.ordered and self.slots.levels[s] >= 0
                     self.x[g, s] = self.program.variable(self._is(g, s), free=levelled)
             self.program.row(self._terms(g, range(len(self.slots))), 1.0, 1.0)
 
     def _levels(self) -> None:
         """Tie slots to levels, and levels to edges."""
         program, slots = self.program, self.slots
-        if not slots.ordered and not self.steps:
+        if not slots.ordered:
             return
         n_levels, level_of = slots.n_levels, slots.levels
         used = {}
-        if slots.ordered and slots.n_kinds > 1:
+        if slots.n_kinds > 1:
             positions = range(slots.n_positions)
             for p in positions:
                 for c, s in slots.at_position(p):
@@ -234,10 +230,9 @@ class _Builder:
                 program.row(terms, constant, constant)
             for s, w in used.items():
                 program.row([*self._terms(g, [s]), (w, -1.0)], upper=0.0)
-        if slots.ordered:
-            for a, b in self.groups.edges:
-                for level in range(1, n_levels):
-                    program.row([(y[a, level], 1.0), (y[b, level], -1.0)], upper=0.0)
+        for a, b in self.groups.edges:
+            for level in range(1, n_levels):
+                program.row([(y[a, level], 1.0), (y[b, level], -1.0)], upper=0.0)
 
     def _convexity(self) -> None:
         if self.objective.contiguity != "convex":

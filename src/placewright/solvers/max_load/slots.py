@@ -66,16 +66,12 @@ class Slots:
 
     @property
     def n_levels(self) -> int:
-        """Levels: slots, positions, or positions and the gaps around them."""
-        if not self.ordered:
-            return len(self.slots)
+        """Levels of an order: positions, or positions and the gaps around them."""
         return 2 * self.n_positions + 1 if self.gaps else self.n_positions
 
     @cached_property
     def levels(self) -> tuple[int, ...]:
-        """Level of each slot; -1: any gap."""
-        if not self.ordered:
-            return tuple(range(len(self.slots)))
+        """Level of each slot in an order; -1: any gap."""
         return tuple(-1 if s.position < 0 else (2 * s.position + 1 if self.gaps else s.position) for s in self.slots)
 
     def at_position(self, position: int) -> list[tuple[int, int]]:
