@@ -110,7 +110,8 @@ def _warm_up_stages() -> None:
     value[:] = cut(stages, labels, order, np.inf)[0]
     search(stages, labels, graph, order, order.copy(), np.zeros(3, dtype=np.int32), value, 1.0, 0.1, 8, rng)
     ideals = first_ideal(graph.before_ptr, 3)
-    enumerate_ideals(*graph, ideals, 0, 1, 9)
+    for known in (1, 2):  # all three: what is not known yet is no ideal
+        enumerate_ideals(*graph, ideals, known - 1, known, 9)
     alive, cut_ptr = np.zeros((3, 1), dtype=np.uint64), np.zeros(4, dtype=np.int64)
     weight = multipliers(column, stages.banned, two, 2)[0] * column[:, 0]
     may_lie(ideals.parent, ideals.last, weight, False, 9.0, alive, 1, True)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from placewright._kernel.segment import UNREACHABLE, Order, cut, random_order, search, table
 from placewright.algorithm import Budget
 from placewright.solvers.max_load.blocks import Blocks, Stage
+from placewright.solvers.max_load.lattice import fractional_bound
 
 __all__ = ["MOST_STATES", "Orders", "order_of", "order_of_edges"]
 
@@ -26,6 +27,9 @@ PAIRS = 16
 
 MOST_LABELS = 4_000_000
 """Of the table of labels: 128 MB."""
+
+FACTORS = (1.1, 1.5, 2.0, 4.0)
+"""Limits of the first scores, in bounds."""
 
 STARTS = 24
 """Random orders tried before the best of them is annealed."""
@@ -74,6 +78,7 @@ class Orders:
         self._current = self.order.copy()
         self._cuts = np.zeros(B + 1, dtype=np.int32)
         self._value = np.full(2, inf)
+        self._floor = fractional_bound(blocks)
         self.moves = 0
 
     @property
@@ -138,7 +143,14 @@ class Orders:
 
     def _try(self, order: npt.NDArray[np.int32]) -> None:
         self.moves += 1
-        value, _, _ = cut(self.stages, self.table, order, self.value_s)
+        # A low limit makes a score cheap: the first ones are sought from the bound upwards.
+        limits = [self.value_s]
+        if self.value_s == inf and 0.0 < self._floor < inf:
+            limits = [self._floor * factor for factor in FACTORS] + limits
+        value = inf
+        for limit in limits:
+            if value == inf:
+                value, _, _ = cut(self.stages, self.table, order, limit)
         if value < self.value_s:
             self._current[:], self.order[:] = order, order
             self._value[:] = value
