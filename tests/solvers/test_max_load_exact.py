@@ -191,6 +191,18 @@ def test_progress_and_cancelling(solver: Algorithm) -> None:
     assert result.lower_bound_s <= 10.0  # four operators a device, two transfers for the inner one
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_cancelled_while_it_runs(solver: Algorithm) -> None:
+    """A search that is cancelled by its first report returns a legal plan and a bound that holds; 7 s is best."""
+    problem, budget = chain(8, 3, MaxLoad("any")), Budget(60)
+    result = solver(
+        problem, budget=budget, rng=np.random.default_rng(0), on_progress=lambda report: budget.cancelled.set()
+    )
+    assert budget.cancelled.is_set()
+    assert judge(problem, result.require_plan()).violations == ()
+    assert result.lower_bound_s <= 7.0 <= result.value_s
+
+
 def test_iterations_make_results_repeatable() -> None:
     """Under a budget of iterations two runs return the same bytes."""
 

@@ -42,8 +42,8 @@ class LoadCpSat:
     quanta : float
         In the value of the incumbent. What rounding loses is up to one quantum an operator or transfer.
     strategies : tuple of str
-        CP-SAT's names of what its workers do, the first ones first; none: its own choice. The second of these proves
-        operator ResNet-50 inference in 5 s, where CP-SAT's own choice leaves 34 % after 12 s.
+        CP-SAT's names of what its workers do, the first ones first; none: its own choice. Both of these together prove
+        operator ResNet-50 inference, not contiguous, in 5 s; its own choice left 34 % after 12 s.
     """
 
     workers: int = 2

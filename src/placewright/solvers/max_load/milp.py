@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,12 @@ UNITS = 1000.0
 
 TOLERANCE = 1e-9
 """Of reduced costs, in units of time: see :func:`margin`."""
+
+GRACE_S = 1.0
+"""Seconds that a cancelled search has to end. HiGHS asks seldom whether it should, up to 20 s apart."""
+
+LONGEST_WAIT_S = 60.0
+"""Seconds that the interpreter waits at its end for a search that was left."""
 
 LEAST_MARGIN = 2e-7
 """Relative; a fifth of what counts as proved optimal."""
@@ -115,6 +122,7 @@ class LoadMilp:
         seed = int(rng.integers(2**31 - 1))
         provenance = Provenance(NAME, None, "", {"threads": threads, "highs_seed": seed})
         kept: list[Plan | None] = [best]
+        seen, left = [0.0], threading.Event()
         less = margin(len(program.upper))
 
         def claimed(units: float) -> float:
@@ -128,10 +136,16 @@ class LoadMilp:
                 kept[0] = found
 
         def report(event: Any) -> None:
+            if left.is_set():
+                return
+            if np.isfinite(event.data_out.mip_dual_bound):
+                seen[0] = max(seen[0], event.data_out.mip_dual_bound)
             value = float("inf") if kept[0] is None else kept[0].value_s
             on_progress(Progress(NAME, value, claimed(event.data_out.mip_dual_bound), budget.elapsed_s))
 
         def improved(event: Any) -> None:
+            if left.is_set():
+                return
             improve(np.asarray(event.data_out.mip_solution))
             report(event)
 
@@ -165,7 +179,18 @@ class LoadMilp:
         while thread.is_alive():
             # The main thread stays in Python, so that Ctrl-C can cancel the budget.
             thread.join(0.1)
-        status, runtime = solver.getModelStatus(), budget.elapsed_s - begun
+            if budget.cancelled.is_set():
+                thread.join(GRACE_S)
+                break
+        runtime = budget.elapsed_s - begun
+        if thread.is_alive():
+            # It ends by itself when HiGHS asks next; what it reports then is dropped. The interpreter waits for it at
+            # its own end, since a callback into one that is gone aborts the process.
+            left.set()
+            atexit.register(thread.join, LONGEST_WAIT_S)
+            bound = claimed(seen[0])
+            return Result(kept[0], bound, "", runtime, NAME, {NAME: bound})
+        status = solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible and kept[0] is None:
             reason = "no placement respects devices, colocation, contiguity, links and memory (proved by HiGHS)"
             return Result(infeasible=reason, runtime_s=runtime, solver=NAME)
