@@ -23,7 +23,7 @@ ROWS = (
     ("problem",),
     ("plan", "measurement"),
     ("result",),
-    ("arrays", "loads"),
+    ("arrays", "loads", "offloads"),
     ("evaluate",),
     ("verify",),
     ("algorithm",),

@@ -25,7 +25,7 @@ from placewright.algorithm import Algorithm, Budget, Progress
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import ExecutionError, InvalidInput, MissingExtra, NoPlan, PlacewrightError
 from placewright.graph import Operator, OperatorGraph, Source, Tensor
-from placewright.objective import Makespan, MaxLoad
+from placewright.objective import Makespan, MaxLoad, Offload
 from placewright.plan import Plan, Provenance, Schedule, Transfer
 from placewright.problem import Problem, Times, Wish
 from placewright.result import Result, Status
@@ -53,6 +53,7 @@ __all__ = [
     "MaxLoad",
     "MissingExtra",
     "NoPlan",
+    "Offload",
     "Operator",
     "OperatorGraph",
     "PlacewrightError",

@@ -13,6 +13,7 @@ __all__ = [
     "Makespan",
     "MaxLoad",
     "Objective",
+    "Offload",
     "Overlap",
     "TrainingObjective",
     "as_objective",
@@ -101,6 +102,31 @@ class MaxLoad:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """Latency of one sample when accelerators take whole subgraphs off a pool of CPUs (arXiv 2006.16423, section 3).
+
+    Devices of kind ``cpu`` are a pool of unlimited width: an operator there starts when its inputs are ready. Every
+    other device runs *calls*, one after the other. A call is a set of its operators that no path leaves and comes back
+    to. It starts when all tensors that enter it are in RAM and takes, not overlapped, the transfers of those tensors
+    (each once), its processing times, and the transfers of its tensors that are read outside it (each once); it
+    delivers everything at its end. Tensors between two calls of one device go through RAM too. Inputs and outputs of
+    the network cost nothing.
+
+    Attributes
+    ----------
+    calls : int or None
+        Most calls of a device (q); ``None``: no limit.
+    """
+
+    calls: int | None = None
+    name: Literal["offload"] = "offload"
+
+    def __post_init__(self) -> None:
+        if self.calls is not None and self.calls < 1:
+            raise InvalidInput(f"{self.calls} calls a device are not at least 1; leave the limit out for any number")
+
+
 def _check(what: str, given: str, known: tuple[str, ...]) -> None:
     if given not in known:
         raise InvalidInput(f"{what} {given!r} is unknown; use one of {', '.join(known)}")
@@ -116,6 +142,8 @@ def described(objective: Objective) -> tuple[str, ...]:
     """
     if isinstance(objective, Makespan):
         return (f"contention {objective.contention}",)
+    if isinstance(objective, Offload):
+        return () if objective.calls is None else (f"at most {objective.calls} calls a device",)
     words: list[str] = ["not contiguous" if objective.contiguity == "any" else objective.contiguity]
     if objective.contiguity != "any" and not objective.contiguous_cpus:
         words.append("CPUs anywhere")
@@ -130,10 +158,14 @@ def described(objective: Objective) -> tuple[str, ...]:
     return tuple(words)
 
 
-Objective: TypeAlias = Makespan | MaxLoad
+Objective: TypeAlias = Makespan | MaxLoad | Offload
 """The union of all objectives."""
 
-_BY_NAME: dict[str, type[Makespan] | type[MaxLoad]] = {"makespan": Makespan, "max-load": MaxLoad}
+_BY_NAME: dict[str, type[Makespan] | type[MaxLoad] | type[Offload]] = {
+    "makespan": Makespan,
+    "max-load": MaxLoad,
+    "offload": Offload,
+}
 
 
 def as_objective(given: Objective | str) -> Objective:

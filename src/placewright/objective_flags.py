@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from placewright.errors import InvalidInput
-from placewright.objective import Makespan, Objective, as_objective
+from placewright.objective import Makespan, MaxLoad, Objective, as_objective
 from placewright.units import parse_bytes_per_second
 
 __all__ = ["ObjectiveFlags"]
@@ -69,7 +69,7 @@ class ObjectiveFlags:
             raise InvalidInput(violations)
         if isinstance(chosen, Makespan):
             return chosen if self.contention is None else replace(chosen, contention=self.contention)  # type: ignore[arg-type]
-        return replace(chosen, **self._max_load())
+        return replace(chosen, **self._max_load()) if isinstance(chosen, MaxLoad) else chosen
 
     def _given(self) -> Iterator[tuple[str, Any]]:
         for f in fields(self):
@@ -91,7 +91,7 @@ class ObjectiveFlags:
                 f"{' and '.join(wrong)} {verb} for the objective {its}, and this one is {chosen.name}; leave {them} "
                 f"out, or add --objective {its}"
             )
-        if isinstance(chosen, Makespan):
+        if not isinstance(chosen, MaxLoad):
             return
         if self.convex and self.contiguous is not None:
             other = "--contiguous" if self.contiguous else "--non-contiguous"

@@ -97,6 +97,9 @@ class Plan:
     provenance : Provenance
     replicas : tuple of tuple of int
         Of each replicated stage its devices, ascending: the first one stands in ``device_of``.
+    call_of : (n,) int array or None
+        Under ``offload``: of each operator the call of its device, counted from 0 in the order in which the device
+        makes them; 0 on devices of kind ``cpu``.
     """
 
     device_of: npt.NDArray[np.int32]
@@ -104,11 +107,16 @@ class Plan:
     value_s: float
     provenance: Provenance = Provenance()
     replicas: tuple[tuple[int, ...], ...] = ()
+    call_of: npt.NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         array = np.array(self.device_of, dtype=np.int32)
         array.setflags(write=False)
         object.__setattr__(self, "device_of", array)
+        if self.call_of is not None:
+            calls = np.array(self.call_of, dtype=np.int32)
+            calls.setflags(write=False)
+            object.__setattr__(self, "call_of", calls)
         object.__setattr__(self, "replicas", tuple(tuple(int(i) for i in stage) for stage in self.replicas))
 
     @property

@@ -18,7 +18,7 @@ from placewright._kernel.path import heads, tails
 from placewright._kernel.schedule import Network, decode, retime, upward_rank, workspace
 from placewright._kernel.segment import Order, Stages, cut, multipliers, random_order, search, table
 
-__all__ = ["warm_up", "warm_up_loads", "warm_up_makespan"]
+__all__ = ["warm_up", "warm_up_loads", "warm_up_makespan", "warm_up_offload"]
 
 
 Ints = npt.NDArray[np.int32]
@@ -26,7 +26,7 @@ Ints = npt.NDArray[np.int32]
 
 def warm_up(objective: str) -> None:
     """Call each kernel that an objective needs; the disk cache saves compiling when it can."""
-    {"makespan": warm_up_makespan, "max-load": warm_up_loads}[objective]()
+    {"makespan": warm_up_makespan, "max-load": warm_up_loads, "offload": warm_up_offload}[objective]()
 
 
 def _ints(*values: int) -> Ints:
@@ -123,3 +123,8 @@ def _warm_up_stages() -> None:
         np.zeros(int(cut_ptr[3]), dtype=np.int32), np.zeros(int(cut_ptr[3]), dtype=np.int32),
     )  # fmt: skip
     expand(stages, lattice, new_labels(3, 64), np.array([9.0]), 0, 9)
+
+
+@cache
+def warm_up_offload() -> None:
+    """Call each kernel of the offload latency."""

@@ -16,6 +16,7 @@ BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
     {
         "makespan": MappingProxyType({"critical-path": critical_path, "fractional-load": fractional_load}),
         "max-load": MappingProxyType({"fractional-load": divided_max_load}),
+        "offload": MappingProxyType({}),
     }
 )
 """Objective -> name -> bound."""

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from placewright.evaluate.evaluation import ChannelUse, DeviceUse, Evaluation, Load
 from placewright.evaluate.makespan import evaluate_makespan
 from placewright.evaluate.max_load import evaluate_max_load
-from placewright.objective import MaxLoad
+from placewright.evaluate.offload import evaluate_offload, fewest_calls
+from placewright.objective import MaxLoad, Offload
 from placewright.plan import Plan, Provenance, Schedule
 from placewright.problem import Problem
 
@@ -25,6 +26,7 @@ def evaluate(
     order: npt.ArrayLike | None = None,
     schedule: Schedule | None = None,
     replicas: Sequence[Sequence[int]] = (),
+    call_of: npt.ArrayLike | None = None,
 ) -> Evaluation:
     """Value, schedule, use of devices, and every broken rule of a placement.
 
@@ -41,6 +43,8 @@ def evaluate(
         the value is never above the schedule's own.
     replicas : sequence of sequences of int, optional
         Devices of each replicated stage, ascending; see :class:`placewright.Plan`.
+    call_of : (n,) array of int, optional
+        Under ``offload`` the call of each operator; by default as few calls as the placement allows.
 
     Raises
     ------
@@ -57,6 +61,8 @@ def evaluate(
     >>> evaluate(problem, [0, 0]).value_s, evaluate(problem, [0, 1]).value_s  # 1 + 1; 1 + (0.5 + 100/100) + 4
     (2.0, 6.5)
     """
+    if isinstance(problem.objective, Offload):
+        return evaluate_offload(problem, device_of, call_of=call_of)
     if isinstance(problem.objective, MaxLoad):
         return evaluate_max_load(problem, device_of, order=order, schedule=schedule, replicas=replicas)
     judged = evaluate_makespan(problem, device_of, order=order, schedule=schedule)
@@ -68,7 +74,7 @@ def evaluate(
 
 def judge(problem: Problem, plan: Plan) -> Evaluation:
     """Evaluate a plan: its placement, the order in its schedule, its replicas."""
-    return evaluate(problem, plan.device_of, schedule=plan.schedule, replicas=plan.replicas)
+    return evaluate(problem, plan.device_of, schedule=plan.schedule, replicas=plan.replicas, call_of=plan.call_of)
 
 
 def plan_for(
@@ -79,11 +85,15 @@ def plan_for(
     schedule: Schedule | None = None,
     provenance: Provenance | None = None,
     replicas: Sequence[Sequence[int]] = (),
+    call_of: npt.ArrayLike | None = None,
 ) -> Plan | None:
     """Evaluate a placement and make it a plan; ``None`` when it breaks a rule. Parameters as :func:`evaluate`."""
-    judged = evaluate(problem, device_of, order=order, schedule=schedule, replicas=replicas)
+    judged = evaluate(problem, device_of, order=order, schedule=schedule, replicas=replicas, call_of=call_of)
     if not judged.feasible:
         return None
+    calls = None
+    if isinstance(problem.objective, Offload):
+        calls = fewest_calls(problem, device_of) if call_of is None else np.asarray(call_of, dtype=np.int32)
     stages = tuple(tuple(int(i) for i in stage) for stage in replicas)
     device = np.asarray(device_of, dtype=np.int32)
-    return Plan(device, judged.schedule, judged.value_s, provenance or Provenance(), stages)
+    return Plan(device, judged.schedule, judged.value_s, provenance or Provenance(), stages, calls)

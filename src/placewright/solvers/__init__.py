@@ -8,10 +8,11 @@ from types import MappingProxyType
 from placewright.solvers.entry import Entry
 from placewright.solvers.makespan import MAKESPAN_SOLVERS
 from placewright.solvers.max_load import MAX_LOAD_SOLVERS
+from placewright.solvers.offload import OFFLOAD_SOLVERS
 
 __all__ = ["SOLVERS"]
 
 SOLVERS: Mapping[str, Mapping[str, Entry]] = MappingProxyType(
-    {"makespan": MAKESPAN_SOLVERS, "max-load": MAX_LOAD_SOLVERS}
+    {"makespan": MAKESPAN_SOLVERS, "max-load": MAX_LOAD_SOLVERS, "offload": OFFLOAD_SOLVERS}
 )
 """Objective -> name -> solver."""

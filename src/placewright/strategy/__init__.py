@@ -7,9 +7,10 @@ from types import MappingProxyType
 
 from placewright.strategy.makespan import MAKESPAN
 from placewright.strategy.max_load import MAX_LOAD
+from placewright.strategy.offload import OFFLOAD
 from placewright.strategy.stage import Strategy
 
 __all__ = ["STRATEGIES"]
 
-STRATEGIES: Mapping[str, Strategy] = MappingProxyType({"makespan": MAKESPAN, "max-load": MAX_LOAD})
+STRATEGIES: Mapping[str, Strategy] = MappingProxyType({"makespan": MAKESPAN, "max-load": MAX_LOAD, "offload": OFFLOAD})
 """Objective -> strategy."""

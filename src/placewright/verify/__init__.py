@@ -7,11 +7,12 @@ arrived at twice.
 
 from __future__ import annotations
 
-from placewright.objective import MaxLoad
+from placewright.objective import MaxLoad, Offload
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.verify.makespan import verify_makespan
 from placewright.verify.max_load import verify_max_load
+from placewright.verify.offload import verify_offload
 
 __all__ = ["verify"]
 
@@ -43,6 +44,8 @@ def verify(problem: Problem, plan: Plan, *, tolerance: float = 1e-9) -> tuple[st
     >>> verify(one, plan.Plan([0], plan.Schedule([0.0], [2.0]), value_s=1.0))
     ('the plan states a value of 1.0 s, but its last operator finishes at 2.0 s',)
     """
+    if isinstance(problem.objective, Offload):
+        return verify_offload(problem, plan, tolerance=tolerance)
     if isinstance(problem.objective, MaxLoad):
         return verify_max_load(problem, plan, tolerance=tolerance)
     return verify_makespan(problem, plan, tolerance=tolerance)

@@ -1,0 +1,1 @@
+"""Lower bounds on the offload latency: one file a bound."""
