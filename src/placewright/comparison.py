@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from placewright.algorithm import OnProgress, ignore
-from placewright.bounds import BOUNDS
+from placewright.bounds import BOUNDS, PROOFS
 from placewright.errors import InvalidInput
 from placewright.problem import Problem
 from placewright.result import Result
@@ -114,8 +114,8 @@ def catalogue_of_solvers() -> list[tuple[str, str, str]]:
     for objective, solvers in SOLVERS.items():
         for name, s in solvers.items():
             rows.setdefault((name, "exact" if s.exact else "heuristic", s.summary), []).append(objective)
-    for objective, bounds in BOUNDS.items():
-        for name, bound in bounds.items():
+    for objective in BOUNDS:
+        for name, bound in {**BOUNDS[objective], **PROOFS[objective]}.items():
             summary = (bound.__doc__ or "").strip().splitlines()[0].rstrip(".")
             rows.setdefault((name, "bound", summary), []).append(objective)
     return [(name, kind, f"{', '.join(objectives)}: {summary}") for (name, kind, summary), objectives in rows.items()]

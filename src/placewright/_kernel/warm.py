@@ -8,6 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright._kernel.anneal import Limits, State, anneal, cost_of
+from placewright._kernel.configuration import (
+    NONE,
+    Incidence,
+    Labels,
+    build_states,
+    completion,
+    dual,
+    greedy_order,
+    real_sets,
+    spans,
+    upper_labels,
+    width_score,
+)
 from placewright._kernel.ideal_dp import Lattice, boundaries, expand, may_lie, new_labels, states_above
 from placewright._kernel.ideals import enumerate_ideals, first_ideal, sums
 from placewright._kernel.list_schedule import etf, heft, mean_upward_rank
@@ -95,6 +108,7 @@ def warm_up_loads() -> None:
     anneal_loads(network, limits, state, 1.0, 0.1, 8, 2, 1.0, np.random.default_rng(0))
     descend(network, limits, state, 1e-8, 1)
     _warm_up_stages()
+    _warm_up_sets()
 
 
 def _warm_up_stages() -> None:
@@ -128,3 +142,22 @@ def _warm_up_stages() -> None:
 @cache
 def warm_up_offload() -> None:
     """Call each kernel of the offload latency."""
+
+
+def _warm_up_sets() -> None:
+    """Call each kernel of the max-load without order: two units and one tensor between them, on one kind of device."""
+    g, rng, one = Incidence(_ints(0, 1, 2), _ints(0, 0), _ints(0, 2), _ints(0, 1)), np.random.default_rng(0), np.ones(1)
+    order, first, last, slot = greedy_order(g, 0, rng), _ints(0), _ints(0), _ints(0)
+    width_score(g, order)
+    outside, profit, best = np.zeros(1, dtype=np.bool_), np.ones(2), np.zeros((1, 8))
+    spans(g.edge_ptr, g.edge, _ints(2), order, first, last, slot, outside, _ints(0))
+    span = first, last, slot, outside
+    ptr, follow, added = build_states(g.edge_ptr, g.edge, order, *span, np.ones((1, 2)), np.ones((1, 1)), _ints(1), 99)
+    completion(ptr, follow, added[0], profit, 0.5, best[0])
+    dual(ptr, follow, added[0], profit, 9.0, 0.0, best[0])
+    limit = ptr, follow, added[0], profit, 9.0, 0.0, one, best
+    buckets, full = np.full(3, 4, dtype=np.int64), np.full((2, 8), 1 << 40, dtype=np.int64)
+    labels = Labels(np.zeros((2, 64)), np.full((2, 64), NONE), np.zeros((2, 64), dtype=np.int64), full, full * 0 - 1)
+    labels.gain[0, 0], labels.low[0, 0], labels.high[0, 0] = 0.0, 0, 0
+    upper_labels(*limit, buckets, labels, 0, 1)
+    real_sets(*limit, buckets, labels, np.full(64, -1, dtype=np.int32), 1, 1, 99)

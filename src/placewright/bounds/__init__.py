@@ -1,4 +1,4 @@
-"""Proven lower bounds. ``BOUNDS`` lists them by objective and name."""
+"""Proven lower bounds by objective and name: ``BOUNDS``, the quick ones, and ``PROOFS``, which need time and a plan."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from types import MappingProxyType
 from placewright.algorithm import Algorithm
 from placewright.bounds.makespan.critical_path import critical_path
 from placewright.bounds.makespan.fractional_load import fractional_load
+from placewright.bounds.max_load.configuration import Configuration
 from placewright.bounds.max_load.fractional_load import fractional_load as divided_max_load
 
-__all__ = ["BOUNDS"]
+__all__ = ["BOUNDS", "PROOFS"]
 
 BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
     {
@@ -19,4 +20,9 @@ BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
         "offload": MappingProxyType({}),
     }
 )
-"""Objective -> name -> bound."""
+"""Objective -> name -> bound: in a second or less, without a plan."""
+
+PROOFS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
+    {"makespan": MappingProxyType({}), "max-load": MappingProxyType({"configuration": Configuration()})}
+)
+"""Objective -> name -> bound that works its way up to the value of an incumbent until its budget is spent."""

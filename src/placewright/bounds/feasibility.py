@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.arrays import arrays_of
+from placewright.objective import Offload
 from placewright.problem import Problem
 from placewright.units import format_bytes
 
@@ -15,10 +16,12 @@ def why_infeasible(problem: Problem) -> str:
     """Say why no placement is possible; empty when these tests find no reason.
 
     Necessary conditions only: each unit has a device that may run it and holds its weights and KV cache, and all of
-    them together fit the devices that any unit may use.
+    them together fit the devices that any unit may use. Under ``offload`` memory binds on accelerators alone.
     """
     a = arrays_of(problem)
     operators, devices = problem.graph.operators, problem.cluster.devices
+    unlimited = [isinstance(problem.objective, Offload) and d.kind == "cpu" for d in devices]
+    capacity = np.where(unlimited, np.inf, a.capacity)
     reasons: list[str] = []
     used = np.zeros(len(devices), dtype=bool)
     for k in range(len(a.resident)):
@@ -28,15 +31,15 @@ def why_infeasible(problem: Problem) -> str:
         if not a.allowed[k].any():
             reasons.append(f"{whole} may run on no device: it has no finite time there or a wish excludes it")
             continue
-        fits = a.allowed[k] & (a.resident[k] <= a.capacity)
+        fits = a.allowed[k] & (a.resident[k] <= capacity)
         if not fits.any():
-            best = int(np.argmax(np.where(a.allowed[k], a.capacity, -1.0)))
+            best = int(np.argmax(np.where(a.allowed[k], capacity, -1.0)))
             reasons.append(
                 f"{whole} needs {format_bytes(a.resident[k])} and the largest device that may run it, "
-                f"{devices[best].name!r}, has {format_bytes(a.capacity[best])}"
+                f"{devices[best].name!r}, has {format_bytes(capacity[best])}"
             )
         used |= a.allowed[k]
-    total, room = float(a.resident.sum()), float(a.capacity[used].sum())
+    total, room = float(a.resident.sum()), float(capacity[used].sum())
     if not reasons and total > room:
         largest = np.argsort(-a.resident, kind="stable")[:5]
         names = ", ".join(
