@@ -13,7 +13,7 @@ import numpy.typing as npt
 from placewright.cluster import Cluster
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
-from placewright.objective import Makespan, MaxLoad, Objective, as_objective
+from placewright.objective import Makespan, MaxLoad, Objective, Offload, as_objective
 
 __all__ = ["Problem", "Times", "Wish"]
 
@@ -129,7 +129,10 @@ class Problem:
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.bool_]:
-        """(n, D) whether device i may run operator v: finite time, every wish, and the same for its whole unit."""
+        """(n, D) whether device i may run operator v: finite time, every wish, and the same for its whole unit.
+
+        Under ``offload`` a unit shares the pool of CPUs, not one of them: any CPU device may run its part of it.
+        """
         allowed = np.isfinite(self.times.processing_s)
         for wish in self.wishes:
             rows, columns = self._matches(wish)
@@ -138,8 +141,16 @@ class Problem:
             else:
                 others = np.setdiff1d(np.arange(len(self.cluster)), columns)
                 allowed[np.array(rows)[:, None], others] = False
+        pooled = isinstance(self.objective, Offload)
+        pool = np.array([pooled and d.kind == "cpu" for d in self.cluster.devices])
         for members in self.graph.colocation:
-            allowed[list(members)] = allowed[list(members)].all(axis=0)
+            rows = list(members)
+            everywhere = allowed[rows].all(axis=0)
+            if pool.any():
+                in_pool = bool(allowed[rows][:, pool].any(axis=1).all())
+                allowed[rows] = np.where(pool, allowed[rows] & in_pool, everywhere)
+            else:
+                allowed[rows] = everywhere
         allowed.setflags(write=False)
         return allowed
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from placewright.evaluate.evaluation import ChannelUse, DeviceUse, Evaluation, Load
 from placewright.evaluate.makespan import evaluate_makespan
 from placewright.evaluate.max_load import evaluate_max_load
-from placewright.evaluate.offload import evaluate_offload, fewest_calls
+from placewright.evaluate.offload import evaluate_offload, numbered_calls
 from placewright.objective import MaxLoad, Offload
 from placewright.plan import Plan, Provenance, Schedule
 from placewright.problem import Problem
@@ -61,11 +61,12 @@ def evaluate(
     >>> evaluate(problem, [0, 0]).value_s, evaluate(problem, [0, 1]).value_s  # 1 + 1; 1 + (0.5 + 100/100) + 4
     (2.0, 6.5)
     """
-    if isinstance(problem.objective, Offload):
-        return evaluate_offload(problem, device_of, call_of=call_of)
     if isinstance(problem.objective, MaxLoad):
         return evaluate_max_load(problem, device_of, order=order, schedule=schedule, replicas=replicas)
-    judged = evaluate_makespan(problem, device_of, order=order, schedule=schedule)
+    if isinstance(problem.objective, Offload):
+        judged = evaluate_offload(problem, device_of, call_of=call_of)
+    else:
+        judged = evaluate_makespan(problem, device_of, order=order, schedule=schedule)
     if replicas:
         broken = "the plan replicates stages, which only max-load knows; leave the replicas out"
         judged = replace(judged, violations=(*judged.violations, broken))
@@ -93,7 +94,7 @@ def plan_for(
         return None
     calls = None
     if isinstance(problem.objective, Offload):
-        calls = fewest_calls(problem, device_of) if call_of is None else np.asarray(call_of, dtype=np.int32)
+        calls = numbered_calls(problem, device_of, call_of)
     stages = tuple(tuple(int(i) for i in stage) for stage in replicas)
     device = np.asarray(device_of, dtype=np.int32)
     return Plan(device, judged.schedule, judged.value_s, provenance or Provenance(), stages, calls)

@@ -15,7 +15,7 @@ from placewright.plan import Schedule
 from placewright.problem import Problem
 from placewright.units import format_bytes
 
-__all__ = ["evaluate_offload", "fewest_calls"]
+__all__ = ["evaluate_offload", "fewest_calls", "numbered_calls"]
 
 
 def fewest_calls(problem: Problem, device_of: npt.ArrayLike) -> npt.NDArray[np.int32]:
@@ -35,6 +35,19 @@ def fewest_calls(problem: Problem, device_of: npt.ArrayLike) -> npt.NDArray[np.i
             level[v] = max([int(mine), *here])
             if mine:
                 calls[v] = level[v] - 1
+    return calls
+
+
+def numbered_calls(
+    problem: Problem, device_of: npt.ArrayLike, call_of: npt.ArrayLike | None = None
+) -> npt.NDArray[np.int32]:
+    """(n,) calls as a plan states them: those of a device 0, 1, ... in order, 0 on CPUs; by default the fewest."""
+    device = np.asarray(device_of, dtype=np.int32)
+    if call_of is None:
+        return fewest_calls(problem, device)
+    given, calls = np.asarray(call_of, dtype=np.int32), np.zeros(len(device), dtype=np.int32)
+    for i in offloads_of(problem).accelerator.tolist():
+        calls[device == i] = np.unique(given[device == i], return_inverse=True)[1]
     return calls
 
 

@@ -13,7 +13,7 @@ from placewright.plan import Plan, Transfer
 from placewright.problem import Problem, Wish
 from placewright.verify.links import Links
 
-__all__ = ["SMALLEST_SCALE_S", "Case", "placement", "wrong_shapes"]
+__all__ = ["SMALLEST_SCALE_S", "Case", "allowed_places", "placement", "wrong_shapes"]
 
 SMALLEST_SCALE_S = 1e-12
 """Makespans below this are compared as if they were this long."""
@@ -146,14 +146,19 @@ def wrong_shapes(problem: Problem, plan: Plan) -> list[str]:
     return found
 
 
-def placement(case: Case) -> Iterator[str]:
-    """Every operator's device can run it and is wished for; colocation classes stay together."""
+def allowed_places(case: Case) -> Iterator[str]:
+    """Every operator's device can run it and is wished for."""
     for v, i in enumerate(case.device_of):
         if not math.isfinite(case.problem.times.processing_s[v, i]):
             yield f"{case.operator(v)} is on {case.device(i)}, which can't run it"
         for wish in case.wishes_against(v, i):
             verb = "forbids it" if wish.forbid else "pins it elsewhere"
             yield f"{case.operator(v)} is on {case.device(i)}, but {wish.pattern}={wish.device} {verb}"
+
+
+def placement(case: Case) -> Iterator[str]:
+    """Every operator's device can run it and is wished for; colocation classes stay together."""
+    yield from allowed_places(case)
     for members in case.problem.graph.colocation:
         used = sorted({case.device_of[v] for v in members})
         if len(used) > 1:
