@@ -33,8 +33,8 @@ def verify(problem: Problem, plan: Plan, *, tolerance: float = 1e-9) -> tuple[st
         One line for every violation. Always: a device that is not allowed, parted colocation classes, a wrong value.
         For the makespan: wrong durations, overlaps on a device, link, port or channel, tensors that are read before
         they are there, transfers that are missing, needless or wrong, memory above the limit at any instant. For the
-        max-load: devices in no order, unlike replicas, weights and KV cache above the limit. For offload: calls that wait
-    for each other, too many of them, that start too early or take another time; memory of accelerators.
+        max-load: devices in no order, unlike replicas, weights and KV cache above the limit. For offload: calls
+        that wait for each other, too many of them, starts and durations that can't be; memory of accelerators.
 
     Examples
     --------
