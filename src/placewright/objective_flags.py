@@ -8,10 +8,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from placewright.errors import InvalidInput
-from placewright.objective import Makespan, MaxLoad, Objective, as_objective
+from placewright.objective import Makespan, MaxLoad, Objective, Offload, as_objective
 from placewright.units import parse_bytes_per_second
 
 __all__ = ["ObjectiveFlags"]
+
+
+_OWNERS = {"--contention": "makespan", "--calls": "offload"}
+"""Whose flags those are that are not of max-load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,9 @@ class ObjectiveFlags:
     objective : str or None
         Name of an objective.
     contention : str or None
-        Of the makespan; all others are of max-load.
+        Of the makespan.
+    calls : str or None
+        Of offload: a number, or ``any``. All others are of max-load.
     contiguous, convex, cpus_anywhere : bool or None
     training_objective, overlap : str or None
     replicate : bool or None
@@ -41,6 +47,7 @@ class ObjectiveFlags:
 
     objective: str | None = None
     contention: str | None = None
+    calls: str | None = None
     contiguous: bool | None = None
     convex: bool | None = None
     cpus_anywhere: bool | None = None
@@ -69,7 +76,9 @@ class ObjectiveFlags:
             raise InvalidInput(violations)
         if isinstance(chosen, Makespan):
             return chosen if self.contention is None else replace(chosen, contention=self.contention)  # type: ignore[arg-type]
-        return replace(chosen, **self._max_load()) if isinstance(chosen, MaxLoad) else chosen
+        if isinstance(chosen, Offload):
+            return chosen if self.calls is None else replace(chosen, calls=_calls(self.calls))
+        return replace(chosen, **self._max_load())
 
     def _given(self) -> Iterator[tuple[str, Any]]:
         for f in fields(self):
@@ -83,14 +92,19 @@ class ObjectiveFlags:
 
     def _misfits(self, chosen: Objective) -> Iterator[str]:
         given = dict(self._given())
-        wrong = [flag for flag in given if isinstance(chosen, Makespan) != (flag == "--contention")]
-        if wrong:
-            its = "max-load" if isinstance(chosen, Makespan) else "makespan"
+        wrong_by: dict[str, list[str]] = {}
+        for flag in given:
+            owner = _OWNERS.get(flag, "max-load")
+            if owner != chosen.name:
+                wrong_by.setdefault(owner, []).append(flag)
+        for its, wrong in wrong_by.items():
             verb, them = ("is", "it") if len(wrong) == 1 else ("are", "them")
             yield (
                 f"{' and '.join(wrong)} {verb} for the objective {its}, and this one is {chosen.name}; leave {them} "
                 f"out, or add --objective {its}"
             )
+        if isinstance(chosen, Offload) and self.calls is not None and _calls(self.calls, -1) == -1:
+            yield f"--calls {self.calls!r} is neither a whole number of at least 1 nor 'any'; write for example 2"
         if not isinstance(chosen, MaxLoad):
             return
         if self.convex and self.contiguous is not None:
@@ -122,3 +136,10 @@ class ObjectiveFlags:
         if self.sync_bandwidth is not None:
             options["sync_bandwidth_bytes_per_s"] = parse_bytes_per_second(self.sync_bandwidth, "--sync-bandwidth")
         return {key: value for key, value in options.items() if value is not None}
+
+
+def _calls(text: str, wrong: int | None = None) -> int | None:
+    """Read a number of calls, ``None`` for any; ``wrong`` where the text says neither."""
+    if text == "any":
+        return None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0 else wrong

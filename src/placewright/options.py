@@ -58,10 +58,17 @@ TracePath = Annotated[Path | None, typer.Option("--trace", help="Write a trace f
 
 ObjectiveName = Annotated[
     str | None,
-    typer.Option("--objective", help="makespan: time for one sample; max-load: time per sample of a pipeline."),
+    typer.Option(
+        "--objective",
+        help="makespan: time for one sample; max-load: time per sample of a pipeline; "
+        "offload: time for one sample when accelerators take subgraphs off a pool of CPUs.",
+    ),
 ]
 ContentionName = Annotated[
     str | None, typer.Option("--contention", help="Makespan: how transfers exclude each other: none, link or port.")
+]
+CallsText = Annotated[
+    str | None, typer.Option("--calls", help="Offload: most subgraphs of an accelerator, a number, or any.")
 ]
 Contiguous = Annotated[
     bool | None,
@@ -148,6 +155,7 @@ def _posing(
     cluster: ClusterPath = None,
     objective: ObjectiveName = None,
     contention: ContentionName = None,
+    calls: CallsText = None,
     contiguous: Contiguous = None,
     convex: Convex = None,
     cpus_anywhere: CpusAnywhere = None,
@@ -166,6 +174,7 @@ def _posing(
     flags = ObjectiveFlags(
         objective,
         contention,
+        calls,
         contiguous,
         convex or None,
         cpus_anywhere,

@@ -25,11 +25,11 @@ from placewright.io import (
     speeds_of,
 )
 from placewright.io.partitioning_file import MILLISECONDS
-from placewright.objective import Makespan, MaxLoad, Objective
+from placewright.objective import Makespan, MaxLoad, Objective, Offload
 from placewright.objective_flags import ObjectiveFlags
 from placewright.problem import Problem, Times, Wish
 from placewright.solvers.entry import Entry
-from placewright.solvers.max_load.expert import Expert
+from placewright.solvers.expert import Expert
 
 __all__ = ["Costs", "as_costs", "as_wishes", "given_solvers", "pose", "posed_plan", "times_for"]
 
@@ -117,11 +117,13 @@ def _from_file(
     wishes: Sequence[Wish],
     tell: Callable[[str], None],
 ) -> Problem:
-    found = read_any_problem(model)
+    found = read_any_problem(model, lambda: flags.applied(MaxLoad()))
     given = found.problem
     if cluster_path is not None:
         raise InvalidInput(f"{found.kind} {model!r} has its own cluster; leave --cluster out")
     objective = flags.applied(given.objective)
+    if isinstance(objective, Offload) and not found.states_objective:
+        tell(f"{found.kind} {model}: its CPUs are one pool, which maxCPUs does not limit")
     if given.times.source == MILLISECONDS:
         tell(f"{found.kind} {model}: its times have no unit, milliseconds are assumed")
     return Problem(given.graph, given.cluster, given.times, objective, (*given.wishes, *wishes), given.name)
@@ -161,17 +163,19 @@ def posed_plan(problem_path: Path, plan_path: Path) -> tuple[Problem, PlanFile]:
             f"{str(problem_path)!r} has neither devices nor their times; give a problem file, as 'placewright convert' "
             "writes it, or the plan itself"
         )
+
+    def planned() -> Objective:
+        with suppress(InvalidInput):  # a plan that does not carry its problem
+            return read_plan(plan_path).problem.objective
+        return MaxLoad()
+
     try:
-        problem, _, states_objective = read_any_problem(problem_path)
+        problem = read_any_problem(problem_path, planned).problem
     except InvalidInput as not_a_problem:
         try:
             return (problem := read_plan(problem_path).problem), read_plan(plan_path, problem)
         except InvalidInput as error:
             raise (not_a_problem if error.what.startswith(f"plan file {str(problem_path)!r}") else error) from None
-    if not states_objective:
-        with suppress(InvalidInput):  # a plan that does not carry its problem
-            planned = read_plan(plan_path).problem.objective
-            problem = Problem(problem.graph, problem.cluster, problem.times, planned, problem.wishes, problem.name)
     return problem, read_plan(plan_path, problem)
 
 

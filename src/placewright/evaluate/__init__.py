@@ -8,15 +8,27 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from placewright.evaluate.calls import Call, calls_of
 from placewright.evaluate.evaluation import ChannelUse, DeviceUse, Evaluation, Load
 from placewright.evaluate.makespan import evaluate_makespan
 from placewright.evaluate.max_load import evaluate_max_load
-from placewright.evaluate.offload import evaluate_offload, numbered_calls
+from placewright.evaluate.offload import evaluate_offload, fewest_calls, numbered_calls
 from placewright.objective import MaxLoad, Offload
 from placewright.plan import Plan, Provenance, Schedule
 from placewright.problem import Problem
 
-__all__ = ["ChannelUse", "DeviceUse", "Evaluation", "Load", "evaluate", "judge", "plan_for"]
+__all__ = [
+    "Call",
+    "ChannelUse",
+    "DeviceUse",
+    "Evaluation",
+    "Load",
+    "calls_of",
+    "evaluate",
+    "fewest_calls",
+    "judge",
+    "plan_for",
+]
 
 
 def evaluate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from placewright.errors import InvalidInput
 from placewright.io.partitioning_file import partitioning_from_json
 from placewright.io.problem_file import problem_from_bytes
 from placewright.io.reading import read_bounded
+from placewright.objective import MaxLoad, Objective
 from placewright.problem import Problem
 
 __all__ = ["FoundProblem", "read_any_problem"]
@@ -47,8 +49,14 @@ class _Head(msgspec.Struct):
         return all(getattr(self, key) is not msgspec.UNSET for key in keys)
 
 
-def read_any_problem(path: Path | str) -> FoundProblem:
+def read_any_problem(path: Path | str, workload_objective: Callable[[], Objective] = MaxLoad) -> FoundProblem:
     """Read a problem file, or a workload of dnn-partitioning: an object without ``schema`` that has nodes and edges.
+
+    Parameters
+    ----------
+    path : path
+    workload_objective : callable
+        Gives what a workload is for, which states none itself; called for a workload only.
 
     Raises
     ------
@@ -61,7 +69,7 @@ def read_any_problem(path: Path | str) -> FoundProblem:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         head = _Head()  # what is wrong is said below
     if not head.has("schema") and (head.has("nodes", "edges") or head.has("maxFPGAs")):
-        return FoundProblem(partitioning_from_json(data, path), "workload", False)
+        return FoundProblem(partitioning_from_json(data, path, workload_objective()), "workload", False)
     if not head.has("schema") and head.has("cpus", "fpgas"):
         raise InvalidInput(
             "is a split of dnn-partitioning, not a problem; give the workload, and the split with --expert",

@@ -21,7 +21,7 @@ from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput
 from placewright.graph import Operator, OperatorGraph, Source
 from placewright.io.reading import decode_json, read_bounded
-from placewright.objective import MaxLoad, Objective
+from placewright.objective import MaxLoad, Objective, Offload
 from placewright.problem import Problem, Times
 
 __all__ = ["MILLISECONDS", "NEVER", "UNIT_S", "node_ids", "partitioning_from_json", "read_partitioning", "without_id"]
@@ -131,7 +131,8 @@ def partitioning_from_json(data: bytes, path: Path | str, objective: Objective |
     """Make a problem of a workload of dnn-partitioning; max-load, contiguous, unless another objective is given.
 
     Accelerators are alike, so are CPU cores, and only accelerators have a memory limit. A tensor takes its edges'
-    ``cost`` between any two devices, nothing between CPU cores. Times are taken for milliseconds; one of at least 1e30,
+    ``cost`` between any two devices, nothing between CPU cores. Under offload one CPU device stands for the pool, and
+    ``maxCPUs`` says nothing, as in the published programs. Times are taken for milliseconds; one of at least 1e30,
     the published programs' infinity, means that the node can't run there.
 
     Parameters
@@ -148,6 +149,8 @@ def partitioning_from_json(data: bytes, path: Path | str, objective: Objective |
     """
     what = f"workload {str(path)!r}"
     document = decode_json(data, WorkloadDocument, what)
+    if isinstance(objective, Offload) and document.most_cores >= 0:
+        document.most_cores = 1
     violations = list(islice(_violations(document), MOST_NAMED + 1))
     if violations:
         more = ["and there are more like these"] if len(violations) > MOST_NAMED else []

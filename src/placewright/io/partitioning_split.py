@@ -14,8 +14,10 @@ import numpy.typing as npt
 
 from placewright.errors import InvalidInput
 from placewright.evaluate.evaluation import Evaluation
+from placewright.evaluate.offload import fewest_calls, numbered_calls
 from placewright.io.partitioning_file import MOST_NAMED, UNIT_S, node_ids
 from placewright.io.reading import decode_json, read_bounded
+from placewright.objective import Offload
 from placewright.plan import Plan, as_placement
 from placewright.problem import Problem
 
@@ -58,8 +60,9 @@ def read_split(path: Path | str, problem: Problem) -> Split:
     """Read a split of dnn-partitioning for a problem.
 
     The groups under ``fpgas`` are the problem's devices of another kind than ``cpu``, in their order; those under
-    ``cpus`` its CPUs. An operator that the split leaves out goes where the others of its colocation class are, as in
-    the published program: the split of an inference serves for its training.
+    ``cpus`` its CPUs, which are one pool under offload: groups beyond the last CPU go to the first. An operator that
+    the split leaves out goes where the others of its colocation class are, as in the published program: the split of
+    an inference serves for its training.
 
     Parameters
     ----------
@@ -82,6 +85,8 @@ def read_split(path: Path | str, problem: Problem) -> Split:
     )
     excess = max(0, len(fpgas) - len(accelerators))
     accelerators += range(len(devices), len(devices) + excess)
+    if cores and isinstance(problem.objective, Offload):
+        cores += cores[:1] * (len(cpus) - len(cores))
     if len(cpus) > len(cores):
         raise InvalidInput(f"uses {len(cpus)} CPUs; there are {len(cores)}, so merge some", what=what)
     placed: list[tuple[int, int]] = []
@@ -125,11 +130,19 @@ def split_to_json(problem: Problem, plan: Plan, evaluation: Evaluation) -> str:
     Raises
     ------
     InvalidInput
-        If the plan replicates stages, which the format has no words for.
+        If the plan replicates stages, or splits calls of an accelerator otherwise than the published program would:
+        the format has no words for either.
     """
     if plan.replicas:
         raise InvalidInput(
             "the plan replicates stages, which a split of dnn-partitioning can't say; plan without --replicate"
+        )
+    if plan.call_of is not None and not np.array_equal(
+        numbered_calls(problem, plan.device_of, plan.call_of), fewest_calls(problem, plan.device_of)
+    ):
+        raise InvalidInput(
+            "the plan makes other calls than the fewest that its placement allows, and a split of dnn-partitioning "
+            "names devices alone; plan with --calls 1, or keep the plan file"
         )
     ids = node_ids([v.name for v in problem.graph.operators])
     held: list[list[int]] = [[] for _ in problem.cluster.devices]

@@ -21,7 +21,7 @@ from placewright.io.partitioning_file import (
     node_ids,
     without_id,
 )
-from placewright.objective import MaxLoad
+from placewright.objective import MaxLoad, Offload
 from placewright.problem import Problem
 
 __all__ = ["problem_to_partitioning"]
@@ -150,8 +150,8 @@ def _transfer_s(problem: Problem, tensor: int) -> float:
 def _inexpressible(problem: Problem) -> Iterator[str]:
     yield from _unlike(problem)
     graph, devices = problem.graph, problem.cluster.devices
-    # Cuts are no part of a load.
-    cuts = np.zeros(1) if isinstance(problem.objective, MaxLoad) else problem.cut_s
+    # Cuts are no part of a load, nor of a call.
+    cuts = np.zeros(1) if isinstance(problem.objective, MaxLoad | Offload) else problem.cut_s
     if cuts.any():
         v, i = np.argwhere(cuts)[0].tolist()
         yield f"a cut at {graph.operators[v].name!r} costs {cuts[v, i]} s on {devices[i].name!r}; it knows no such cost"
@@ -187,6 +187,10 @@ def _unlike(problem: Problem) -> Iterator[str]:
             if kind == "accelerators" and a.capacity_bytes != b.capacity_bytes:
                 yield f"accelerators {a.name!r} and {b.name!r} have unlike memory; it knows one kind"
                 break
+    if isinstance(problem.objective, Offload):
+        if not cores:
+            yield "there is no CPU; it has a pool of them always"
+        return
     total = int(problem.resident_bytes.sum())
     small = [devices[i] for i in cores if devices[i].capacity_bytes < total]
     if small:

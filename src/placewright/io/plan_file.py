@@ -14,11 +14,13 @@ from msgspec import Meta
 
 from placewright.errors import InvalidInput
 from placewright.evaluate.evaluation import Evaluation
+from placewright.evaluate.offload import numbered_calls
 from placewright.io.plan_difference import first_difference
 from placewright.io.problem_document import ProblemDocument, to_document, to_problem
 from placewright.io.problem_file import problem_hash
 from placewright.io.reading import closest, decode_json, encode_lines, read_bounded, write_atomic
 from placewright.io.result_json import ResultDocument, result_document
+from placewright.objective import Offload
 from placewright.plan import Plan, Provenance, Schedule, Transfer, as_placement
 from placewright.problem import Problem
 from placewright.result import Result
@@ -33,13 +35,17 @@ MOST_NAMED = 20
 Scalar: TypeAlias = str | int | float | bool
 
 
-class OperatorTimes(msgspec.Struct, forbid_unknown_fields=True):
-    """When and where each operator of the problem runs: four arrays, in the problem's order."""
+class OperatorTimes(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """When and where each operator of the problem runs: arrays in the problem's order."""
 
     name: list[str]
     device: list[str]
     start_s: list[float]
     finish_s: list[float]
+    call: Annotated[
+        list[int] | None,
+        Meta(description="Under offload: call of the device, from 0 in its order; 0 on CPUs. Left out: the fewest."),
+    ] = None
 
 
 class TransferDocument(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -196,6 +202,7 @@ def _schedule_document(problem: Problem, plan: Plan) -> ScheduleDocument:
             [devices[i] for i in plan.device_of.tolist()],
             plan.schedule.start_s.tolist(),
             plan.schedule.finish_s.tolist(),
+            None if plan.call_of is None else plan.call_of.tolist(),
         ),
         [
             TransferDocument(
@@ -259,12 +266,15 @@ def _plan(document: PlanDocument, problem: Problem, what: str) -> Plan:
         for k in schedule.transfers
     )
     origin = document.provenance
+    device_of = as_placement(devices[name] for name in times.device)
+    offload = isinstance(problem.objective, Offload)
     return Plan(
-        as_placement(devices[name] for name in times.device),
+        device_of,
         Schedule(np.array(times.start_s), np.array(times.finish_s), tuple(legs)),
         _infinite(document.value_s),
         Provenance(origin.solver, origin.seed, origin.version, dict(origin.parameters)),
         tuple(tuple(devices[name] for name in stage) for stage in document.replicas),
+        numbered_calls(problem, device_of, times.call) if offload else None,
     )
 
 
@@ -275,8 +285,13 @@ def _wrong_arrays(document: PlanDocument, problem: Problem) -> Iterator[str]:
     names = [v.name for v in problem.graph.operators]
     for key in OperatorTimes.__struct_fields__:
         given = getattr(times, key)
-        if len(given) != len(names):
+        if given is not None and len(given) != len(names):
             yield f"schedule.operators.{key} has {len(given)} values; give one for each of the {len(names)} operators"
+    if times.call is not None and not isinstance(problem.objective, Offload):
+        yield f"schedule.operators.call is for the objective offload, and this is {document.objective}; leave it out"
+    for k, call in enumerate(times.call or ()):
+        if not 0 <= call < 2**31:
+            yield f"schedule.operators.call[{k}] is {call}; calls are counted from 0"
     for k, (ours, theirs) in enumerate(zip(names, times.name, strict=False)):
         if ours != theirs:
             yield f"schedule.operators.name[{k}] is {theirs!r}, but {ours!r} in the problem; keep the problem's order"

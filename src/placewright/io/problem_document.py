@@ -19,7 +19,7 @@ from msgspec import Meta
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput
 from placewright.graph import Operator, OperatorGraph, Source, Tensor
-from placewright.objective import Makespan, MaxLoad, Objective
+from placewright.objective import Makespan, MaxLoad, Objective, Offload
 from placewright.problem import Problem, Times, Wish
 
 __all__ = [
@@ -140,7 +140,13 @@ class MaxLoadDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="nam
     sync_bandwidth_bytes_per_s: float | None = None
 
 
-ObjectiveDocument: TypeAlias = MakespanDocument | MaxLoadDocument
+class OffloadDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="name", tag="offload"):
+    """Latency of one sample when accelerators take subgraphs, one call each, off a pool of CPUs."""
+
+    calls: Annotated[int | None, Meta(description="Most calls of a device; null: no limit.")] = None
+
+
+ObjectiveDocument: TypeAlias = MakespanDocument | MaxLoadDocument | OffloadDocument
 
 
 class WishDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -209,12 +215,16 @@ def objective_document(objective: Objective) -> ObjectiveDocument:
     """Make the document of an objective."""
     if isinstance(objective, Makespan):
         return MakespanDocument(objective.contention)
+    if isinstance(objective, Offload):
+        return OffloadDocument(objective.calls)
     return MaxLoadDocument(**{f: getattr(objective, f) for f in MaxLoadDocument.__struct_fields__})
 
 
 def _objective(document: ObjectiveDocument) -> Objective:
     if isinstance(document, MakespanDocument):
         return Makespan(document.contention)
+    if isinstance(document, OffloadDocument):
+        return Offload(document.calls)
     return MaxLoad(*msgspec.structs.astuple(document))
 
 

@@ -19,7 +19,7 @@ from placewright.io.problem_document import (
     to_problem,
 )
 from placewright.io.reading import decode_json, encode_lines, read_bounded, translated, write_atomic
-from placewright.objective import MaxLoad
+from placewright.objective import MaxLoad, Offload
 from placewright.problem import Problem
 
 __all__ = [
@@ -127,8 +127,8 @@ def problem_hash(problem: Problem) -> str:
 def problem_content(problem: Problem) -> dict[str, Any]:
     """Make the part of a problem that is hashed, as plain values.
 
-    Under max-load it also says which operators are of the backward pass, and which devices are CPUs: they pay nothing
-    for transfers there.
+    Under max-load it also says which operators are of the backward pass, and under max-load and offload which devices
+    are CPUs: they pay nothing for transfers there.
     """
     graph, times, cluster = problem.graph, problem.times, cluster_document(problem.cluster)
     content = {
@@ -149,5 +149,6 @@ def problem_content(problem: Problem) -> dict[str, Any]:
     }
     if isinstance(problem.objective, MaxLoad):
         content["backward"] = [v.name for v in graph.operators if v.backward]
+    if isinstance(problem.objective, MaxLoad | Offload):
         content["cpus"] = [d.name for d in cluster.devices if d.kind == "cpu"]
     return content

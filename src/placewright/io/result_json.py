@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from placewright.evaluate.calls import Call, calls_of
 from placewright.evaluate.evaluation import ChannelUse, DeviceUse, Evaluation, Load
 from placewright.io.problem_file import problem_hash
 from placewright.plan import Plan
@@ -32,7 +33,7 @@ class ProblemSummary(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LoadDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a sample in steady state costs a device; ``load_s`` is what counts of the parts before it."""
+    """What a sample in steady state, or a call, costs a device; ``load_s`` is what counts of the parts before it."""
 
     compute_s: Seconds
     in_s: Seconds
@@ -46,6 +47,18 @@ class ChannelDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     name: str
     load_s: list[Seconds]
+
+
+class CallDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A subgraph that a device runs at one go: transfers in, computing, transfers out."""
+
+    device: str
+    start_s: Seconds
+    finish_s: Seconds
+    in_s: Seconds
+    compute_s: Seconds
+    out_s: Seconds
+    operators: list[str]
 
 
 class DeviceUseDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -63,7 +76,10 @@ class DeviceUseDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     received_bytes: int
     loads: Annotated[
         list[LoadDocument],
-        Meta(description="Under max-load: one for all passes, or one for the forward and one for the backward pass."),
+        Meta(
+            description="Under max-load: one for all passes, or one for the forward and one for the backward pass. "
+            "Under offload: one for each call."
+        ),
     ] = []
 
 
@@ -88,6 +104,7 @@ class ResultDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     devices: list[DeviceUseDocument]
     channels: list[ChannelDocument] = []
     replicas: Annotated[list[list[str]], Meta(description="Of each replicated stage its devices.")] = []
+    calls: Annotated[list[CallDocument], Meta(description="Under offload: of each device in its order.")] = []
     bounds: dict[str, Seconds] = {}
     alternatives: dict[str, Seconds] = {}
     infeasible: Annotated[str, Meta(description="Why there can be no plan.")] = ""
@@ -158,6 +175,7 @@ def result_document(
         devices=[] if result.plan is None or evaluation is None else list(map(device_use, evaluation.devices)),
         channels=[] if result.plan is None or evaluation is None else list(map(channel_use, evaluation.channels)),
         replicas=[] if result.plan is None else replicas_by_name(problem, result.plan),
+        calls=[] if result.plan is None or evaluation is None else calls_by_name(problem, result.plan, evaluation),
         bounds=_all_finite(result.bounds),
         alternatives=_all_finite(result.alternatives),
         infeasible=result.infeasible,
@@ -192,6 +210,24 @@ def _one_or_list(devices: Sequence[str]) -> str | list[str]:
 def replicas_by_name(problem: Problem, plan: Plan) -> list[list[str]]:
     """Devices of each replicated stage, the one first that the placement names."""
     return [[problem.cluster.devices[i].name for i in stage] for stage in plan.replicas]
+
+
+def calls_by_name(problem: Problem, plan: Plan, evaluation: Evaluation) -> list[CallDocument]:
+    """Make the calls of an offload plan, with the names of their operators, of fused ones those of their parts."""
+    return [_call(problem, call) for call in calls_of(problem, plan, evaluation)]
+
+
+def _call(problem: Problem, call: Call) -> CallDocument:
+    operators = problem.graph.operators
+    return CallDocument(
+        device=problem.cluster.devices[call.device].name,
+        start_s=_finite(call.start_s),
+        finish_s=_finite(call.finish_s),
+        in_s=_finite(call.load.in_s),
+        compute_s=_finite(call.load.compute_s),
+        out_s=_finite(call.load.out_s),
+        operators=[part for v in call.operators for part in operators[v].part_names],
+    )
 
 
 def device_use(use: DeviceUse) -> DeviceUseDocument:

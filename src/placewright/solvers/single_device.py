@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.algorithm import Budget, OnProgress, ignore
-from placewright.evaluate import evaluate
+from placewright.evaluate import evaluate, plan_for
 from placewright.objective import MaxLoad
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
@@ -43,8 +43,11 @@ def single_device(
             if judged.feasible:
                 value = judged.value_s
                 if best is None or value < best.value_s:
-                    best = Plan(
-                        np.full(n, i, dtype=np.int32), judged.schedule, value, Provenance(f"only {device.name}")
+                    best = plan_for(
+                        problem,
+                        np.full(n, i, dtype=np.int32),
+                        schedule=judged.schedule,
+                        provenance=Provenance(f"only {device.name}"),
                     )
             elif isinstance(problem.objective, MaxLoad) and judged.value_s < rejected_s:
                 rejected_s, rejected = judged.value_s, judged.violations[0]
