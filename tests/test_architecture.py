@@ -64,6 +64,7 @@ SHARED_BY_ALGORITHMS = {
     "placewright.solvers.max_load.lattice",
     "placewright.solvers.max_load.load_network",
     "placewright.solvers.max_load.orders",
+    "placewright.solvers.max_load.pair_moves",
     "placewright.solvers.max_load.groups",
     "placewright.solvers.max_load.program",
     "placewright.solvers.max_load.reach",

@@ -27,6 +27,7 @@ from placewright._kernel.list_schedule import etf, heft, mean_upward_rank
 from placewright._kernel.load_descent import descend
 from placewright._kernel.load_moves import LoadLimits, LoadNetwork, anneal_loads, load_state, reset_loads, value_of
 from placewright._kernel.memory import peak_activations
+from placewright._kernel.pair_labels import FAR, loads_of_vertices, pair_states, share_out, stage_end, with_bits
 from placewright._kernel.path import heads, tails
 from placewright._kernel.schedule import Network, decode, retime, upward_rank, workspace
 from placewright._kernel.segment import Order, Stages, cut, multipliers, random_order, search, table
@@ -161,3 +162,10 @@ def _warm_up_sets() -> None:
     labels.gain[0, 0], labels.low[0, 0], labels.high[0, 0] = 0.0, 0, 0
     upper_labels(*limit, buckets, labels, 0, 1)
     real_sets(*limit, buckets, labels, np.full(64, -1, dtype=np.int32), 1, 1, 99)
+    device, square = _ints(0, 1), np.ones((2, 2))
+    loads_of_vertices(g, square, np.ones((2, 1)), device)
+    stage_end(g, order, 0, profit, one, profit, 9.0, 9.0)
+    shared = pair_states(g, order, square, np.ones((2, 1)), 99)
+    labels = labels._replace(gain=np.full((2, 64), FAR), low=full.copy(), high=full * 0 - 1)
+    found = np.zeros(64, dtype=np.int64)
+    with_bits(device, order, found, int(share_out(*shared, 9.0, 4, labels, found)[1][0]), 0, 1)

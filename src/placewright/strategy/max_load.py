@@ -1,32 +1,52 @@
-"""Max-load: a good order first, then the proof that fits the contiguity that is asked for."""
+"""Max-load: a good order first, then the search and the proof that fit the contiguity that is asked for."""
 
 from __future__ import annotations
 
-from placewright.loads import objective_of
+from math import inf
+
+from placewright.bounds.max_load.configuration import Configuration
+from placewright.loads import loads_of, objective_of
 from placewright.problem import Problem
 from placewright.result import Result
 from placewright.solvers.max_load import MAX_LOAD_SOLVERS
+from placewright.strategy.side_by_side import SideBySide
 from placewright.strategy.stage import Stage, Strategy
 
 __all__ = ["MAX_LOAD"]
 
 
+TINY = 60
+"""Operators up to which the integer programs have their turn before search and proof take all that is left."""
+
+
+TIGHT = 0.7
+"""Part of the memory of all devices that is in use, from which memory is taken to bind."""
+
+
 def _stages(problem: Problem, best: Result) -> list[Stage]:
-    def stage(name: str, share: float = 1.0, at_most_s: float = float("inf")) -> list[Stage]:
+    n = len(problem.graph)
+
+    def stage(name: str, share: float = 1.0, at_most_s: float = inf) -> list[Stage]:
         entry = MAX_LOAD_SOLVERS[name]
         fits = entry.supports(problem) is None
         return [Stage(entry.algorithm, share, at_most_s, "" if entry.exact else name)] if fits else []
 
-    ordered = stage("order-search", 0.1, 0.1 + 0.003 * len(problem.graph))
+    paired = MAX_LOAD_SOLVERS["pair-search"].supports(problem) is None
+    ordered = stage("order-search", 0.1, 0.1 + (0.001 if paired else 0.003) * n)
+    programs = [*stage("max-load-milp", 0.6), *stage("max-load-cp-sat")]
+    proof = Stage(Configuration(lower_s=best.lower_bound_s), 0.3, 0.5 + 0.05 * n)
     if objective_of(problem).contiguity == "contiguous":
         # The integer programs see what the lattice only bounds: links that differ by pair, shared channels.
-        return [*ordered, *stage("ideal-dp", 0.6), *stage("max-load-milp", 0.6), *stage("max-load-cp-sat")]
-    return [
-        *ordered,
-        *stage("annealing", 0.2, 0.5 + 0.01 * len(problem.graph)),
-        *stage("max-load-milp", 0.5),
-        *stage("max-load-cp-sat"),
-    ]
+        return [*ordered, *stage("ideal-dp", 0.6), proof, *programs]
+    if not paired:
+        return [*ordered, *stage("annealing", 0.2, 0.5 + 0.01 * n), proof, *programs]
+    quick = Stage(SideBySide(best.lower_bound_s, 0.1 + 0.005 * n), 0.5, 0.5 + 0.05 * n, "pair-search")
+    whole = Stage(SideBySide(best.lower_bound_s), 1.0, named="pair-search")
+    loads = loads_of(problem)
+    if loads.resident.sum() > TIGHT * loads.capacity.sum():  # the proof does not see memory, and the search only checks
+        half = Stage(whole.algorithm, 0.5, inf, whole.named)
+        return [*ordered, *stage("annealing", 0.1, 0.5 + 0.01 * n), half, *programs]
+    return [*ordered, quick, *stage("max-load-milp", 0.5), whole] if n <= TINY else [*ordered, whole]
 
 
 MAX_LOAD = Strategy(("single-device", "linearized-dp"), _stages)

@@ -120,10 +120,11 @@ class Proof:
             upper = self.upper()
             goal = upper * (1.0 - GOAL)
             top = min(goal, self.reachable_s)
-            if self.lower_s >= goal or (top - self.lower_s < RESOLUTION * upper and top < goal):
+            closed = self.reachable_s <= goal
+            if self.lower_s >= goal or (closed and top - self.lower_s < RESOLUTION * upper):
                 return
             limit = top
-            if top < goal or (halve and top - self.lower_s > 0.001 * upper):
+            if closed or (halve and top - self.lower_s > 0.001 * upper):
                 limit = self.lower_s + 0.5 * (top - self.lower_s)
             reach = 0.05 if self.lower_s >= 0.98 * upper else 0.5
             outcome, prices, part = self._attempt(limit, centre, share, reach, self.budget.share(0.6))
@@ -132,10 +133,9 @@ class Proof:
                 centre, share, halve = prices, part, True
             elif outcome is Outcome.REACHABLE:
                 self.reachable_s = min(self.reachable_s, limit)
-            else:
+            elif limit <= self.upper():
                 centre, share, halve = prices, part, True
-                high = min(limit, self.upper() * (1.0 - GOAL))
-                self._bisect(prices, part, high, FINEST, self.budget.share(0.5, at_most_s=12.0))
+                self._bisect(prices, part, limit, FINEST, self.budget.share(0.5, at_most_s=12.0))
                 if outcome is Outcome.STUCK:
                     self.reachable_s = min(self.reachable_s, limit)
 

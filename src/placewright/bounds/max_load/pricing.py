@@ -200,11 +200,13 @@ class Pricing:
         """(profit, load, label) at the end, by load; the layer is left empty."""
         here = len(self.order) & 1
         low, high = int(labels.low[here, 0]), int(labels.high[here, 0])
-        found = [
-            (float(labels.gain[here, j]), float(labels.load[here, j]), int(labels.tag[here, j]))
-            for j in range(low, high + 1)
-            if labels.gain[here, j] != NONE
-        ]
+        used = (
+            low + np.flatnonzero(labels.gain[here, low : high + 1] != NONE)
+            if high >= 0
+            else np.zeros(0, dtype=np.int64)
+        )
+        rows = labels.gain[here, used], labels.load[here, used], labels.tag[here, used]
+        found = list(zip(*(row.tolist() for row in rows), strict=True))
         labels.gain[here, max(0, low) : high + 1] = NONE
         labels.low[here, 0], labels.high[here, 0] = 1 << 40, -1
         return found

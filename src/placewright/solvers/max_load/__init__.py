@@ -14,6 +14,7 @@ from placewright.solvers.max_load.linearized_dp import LinearizedDp
 from placewright.solvers.max_load.local_search import LocalSearch
 from placewright.solvers.max_load.milp import LoadMilp
 from placewright.solvers.max_load.order_search import OrderSearch
+from placewright.solvers.max_load.pair_search import PairSearch
 from placewright.solvers.max_load.pipedream import PipeDream
 from placewright.solvers.max_load.scotch import Scotch
 from placewright.solvers.single_device import single_device
@@ -30,6 +31,9 @@ MAX_LOAD_SOLVERS: Mapping[str, Entry] = MappingProxyType(
         ),
         "order-search": Entry(
             OrderSearch(), False, "orders annealed, each cut into stages in the best way", OrderSearch().supports
+        ),
+        "pair-search": Entry(
+            PairSearch(), False, "units of two devices shared out anew in the best way", PairSearch().supports
         ),
         "ideal-dp": Entry(
             IdealDp(), True, "best chain through the lattice of ideals; exact for contiguous plans", IdealDp().supports
