@@ -27,6 +27,7 @@ RESULT_KEYS = [
     "devices",
     "channels",
     "replicas",
+    "calls",
     "bounds",
     "alternatives",
     "infeasible",

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.evaluate import Evaluation, evaluate
-from placewright.objective import MaxLoad
+from placewright.objective import MaxLoad, Offload
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.alternatives import ONLY
+from placewright.report.explain_calls import best_call_move, explain_chain, explain_offloading
 from placewright.report.explain_loads import (
     best_move,
     explain_bottleneck,
@@ -52,6 +53,9 @@ def explain_value(problem: Problem, result: Result, evaluation: Evaluation | Non
     """Sentences about the plan's value, and those about its gap; only the latter without a plan."""
     if result.plan is None or evaluation is None:
         return [], explain_gap(result)
+    if isinstance(problem.objective, Offload):
+        chain = explain_chain(problem, result.plan, evaluation)
+        return [*chain, *explain_offloading(problem, result, _singles(problem, result))], explain_gap(result)
     if not isinstance(problem.objective, MaxLoad):
         return explain_single_best(problem, result), explain_gap(result)
     value = [
@@ -110,7 +114,8 @@ def single_device_values(problem: Problem, devices: Iterable[int] | None = None)
 def _singles(problem: Problem, result: Result) -> dict[str, float]:
     """Value of each device alone as it was met on the way, or judged now."""
     known = {k.removeprefix(ONLY): v for k, v in result.alternatives.items() if k.startswith(ONLY)}
-    return known or single_device_values(problem)
+    missing = isinstance(problem.objective, Offload) and any(d.name not in known for d in problem.cluster.devices)
+    return {**single_device_values(problem), **known} if missing or not known else known
 
 
 def explain_single_best(problem: Problem, result: Result) -> list[str]:
@@ -256,14 +261,16 @@ def _reason(problem: Problem, plan: Plan, evaluation: Evaluation, i: int, *, jud
             f"its {format_bytes(capacity)} of memory hold nothing: the smallest operator that must be placed needs "
             f"{format_bytes(need)}"
         )
-    steady = isinstance(problem.objective, MaxLoad)
-    equal = "" if steady else ", so it would add transfers and save no computing"
+    steady, calls = isinstance(problem.objective, MaxLoad), isinstance(problem.objective, Offload)
+    equal = "" if steady or calls else ", so it would add transfers and save no computing"
     parts = [_speed(p[:, i], p[np.arange(n), plan.device_of], allowed, equal)]
     held = int(problem.resident_bytes.sum())
     if held > capacity:
         parts.append(f"the network holds {format_bytes(held)}, more than its {format_bytes(capacity)}")
     if judge_move and steady:
         parts += best_move(problem, plan, evaluation, i)
+    elif judge_move and calls:
+        parts += best_call_move(problem, plan, evaluation, i)
     elif judge_move:
         parts += _best_move(problem, plan, evaluation, i, [units[unit] for unit in fitting])
     return "; ".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
@@ -10,10 +11,11 @@ from string import Template
 
 from placewright.evaluate import Evaluation
 from placewright.measurement import Measurement
-from placewright.objective import MaxLoad
+from placewright.objective import Makespan, MaxLoad, Offload
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.explain import explain_value, reasons_unused
+from placewright.report.html_calls import call_table, offload_device_table
 from placewright.report.html_data import timeline
 from placewright.report.html_loads import load_cards, load_chart, stage_table
 from placewright.report.html_parts import (
@@ -27,6 +29,7 @@ from placewright.report.html_parts import (
 )
 from placewright.report.loads import per_second, pipeline_order, stages_of
 from placewright.result import Result
+from placewright.units import format_seconds
 
 __all__ = ["html_report"]
 
@@ -64,17 +67,25 @@ def html_report(
     wide: list[tuple[str, str]] = []
     data = script = ""
     if plan is not None and evaluation is not None:
-        wide += (_pipeline if steady else _schedule)(problem, result, plan, evaluation)
-        data = _json_block(timeline(problem, result, evaluation, measurements))
+        show = _pipeline if steady else _offload if isinstance(problem.objective, Offload) else _schedule
+        wide += show(problem, result, plan, evaluation)
+        if math.isfinite(evaluation.schedule.makespan_s):
+            data = _json_block(timeline(problem, result, evaluation, measurements))
+        else:  # a plan that can't be run, as a file may hold one
+            wide = [part for part in wide if part[1] != _asset("timeline.html")]
+    if data:
         script = f"<script>{_plotly()}</script>\n<script>\n{_asset('report.js')}</script>"
+    grouped = not isinstance(problem.objective, Makespan)
     if result.alternatives or measurements:
-        wide.append(("Alternatives", alternatives_table(result, measurements, grouped=steady)))
+        wide.append(("Alternatives", alternatives_table(result, measurements, grouped=grouped)))
     value, gap = explain_value(problem, result, evaluation)
     pair = [("Lower bounds", bounds_table(result))] if result.bounds else []
     pair.append(("The problem", facts(problem, result, evaluation)))
     sections = [_section(*part) for part in wide]
     sections.append(f'<div class="{"pair" if len(pair) > 1 else "alone"}">{"".join(_section(*p) for p in pair)}</div>')
     about = load_cards(result, evaluation) if steady else []
+    if plan is not None and isinstance(problem.objective, Offload):
+        about = [("latency", format_seconds(result.value_s), "of one sample, predicted by the judge")]
     most = f"at most {per_second(result.lower_bound_s)}" if steady else ""
     return Template(_asset("report.html")).substitute(
         title=escape(name),
@@ -94,6 +105,17 @@ def _schedule(problem: Problem, result: Result, plan: Plan, evaluation: Evaluati
         ("Devices", device_table(problem, evaluation, reasons)),
         ("Memory by part", memory_bars(evaluation)),
     ]
+
+
+def _offload(problem: Problem, result: Result, plan: Plan, evaluation: Evaluation) -> list[tuple[str, str]]:
+    reasons = reasons_unused(problem, plan, evaluation, result.alternatives)
+    bound = {i: u.name for i, u in enumerate(evaluation.devices) if u.operators and u.limit_bytes is not None}
+    parts = [
+        ("Timeline", _asset("timeline.html")),
+        ("Calls in the order of their starts", call_table(problem, plan, evaluation)),
+        ("Devices", offload_device_table(problem, evaluation, reasons)),
+    ]
+    return [*parts, *([("Memory by part", memory_bars(evaluation, bound))] if bound else [])]
 
 
 def _pipeline(problem: Problem, result: Result, plan: Plan, evaluation: Evaluation) -> list[tuple[str, str]]:

@@ -7,12 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from placewright.evaluate import Evaluation
+from placewright.evaluate import Evaluation, calls_of
 from placewright.measurement import Measurement
 from placewright.objective import MaxLoad
+from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.alternatives import PLAN
+from placewright.report.calls import drawn_times, parts_of
 from placewright.report.lanes import lanes_of
+from placewright.report.listing import counted
 from placewright.report.loads import stages_of
 from placewright.result import Result
 
@@ -91,14 +94,17 @@ def timeline(
 
     Keys of ``operators``, ``transfers`` and ``spans`` are columns of equal length: ``p`` and ``n`` the name (see
     :func:`front_coded`), ``s`` start, ``d`` duration, ``r`` row, ``l`` lane, ``z`` bytes, ``k`` kind, ``m`` module,
-    ``i`` device, ``c`` 0 computes, 1 transfers, 2 waits, ``v`` operator or -1, ``to`` the
+    ``w`` words on a bar, ``i`` device, ``c`` 0 computes, 1 transfers, 2 waits, ``v`` operator or -1, ``to`` the
     receiver;
     a span is named only where it is no operator.
     """
     plan = result.plan
     assert plan is not None  # the page asks for a timeline only when there is a plan
     operators, devices = problem.graph.operators, problem.cluster.devices
+    offload = plan.call_of is not None
     start, finish = plan.schedule.start_s, plan.schedule.finish_s
+    if offload:
+        start, finish = drawn_times(problem, plan, evaluation)
     span = max([evaluation.schedule.makespan_s, *(s.finish_s for m in measurements for s in m.spans)])
     unit, factor = time_unit(span)
 
@@ -133,6 +139,8 @@ def timeline(
                 lane[k], row[k] = where, len(rows)
             label = f"{names[source]} \u2192 {names[target] if by_link else 'others'}"
             rows.append({"label": label, "device": i, "type": "link", "lanes": 1 + max(lanes)})
+    if offload:
+        rows, operator_lane = _pool_rows(problem, plan, evaluation, names)
     tensors = problem.graph.tensors
     made: dict[str, Any] = {
         "unit": unit,
@@ -166,10 +174,54 @@ def timeline(
             "z": [tensors[x.tensor].size_bytes for x in transfers],
         },
     }
+    if offload:
+        made["operators"]["l"] = operator_lane
+        made["transfers"] = _call_parts(problem, plan, evaluation, used, scaled)
     shown = next((m for m in sorted(measurements, key=lambda m: m.name != PLAN) if m.spans), None)
     if shown is not None:
         made["measured"] = _measured(problem, shown, scaled)
     return made
+
+
+def _pool_rows(
+    problem: Problem, plan: Plan, evaluation: Evaluation, names: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Make a row for each device in use, CPUs with as many lanes as operators run there at once; and (n,) lanes."""
+    start, finish, lane = evaluation.schedule.start_s, evaluation.schedule.finish_s, [0] * len(plan.device_of)
+    rows: list[dict[str, Any]] = []
+    for i in plan.devices_used:
+        count = 1
+        if problem.cluster.devices[i].kind == "cpu":
+            members = [v for v, j in enumerate(plan.device_of.tolist()) if j == i]
+            lanes = lanes_of([(float(start[v]), float(finish[v])) for v in members])
+            count = 1 + max(lanes)
+            for v, where in zip(members, lanes, strict=True):
+                lane[v] = where
+        rows.append({"label": names[i], "device": i, "type": "compute", "lanes": count})
+    return rows, lane
+
+
+def _call_parts(
+    problem: Problem, plan: Plan, evaluation: Evaluation, used: Sequence[int], scaled: Callable[..., float]
+) -> dict[str, Any]:
+    """Make the bars of transfers into and out of calls, in the rows of their devices."""
+    parts = parts_of(problem, calls_of(problem, plan, evaluation))
+    verbs = [("leave" if part.out else "enter") + ("s" if part.tensors == 1 else "") for part in parts]
+    return {
+        **front_coded(
+            [
+                f"{counted(part.tensors, 'tensor')} {verb} call {part.call.number + 1}"
+                for part, verb in zip(parts, verbs, strict=True)
+            ]
+        ),
+        "s": [scaled(part.start_s) for part in parts],
+        "d": [scaled(part.finish_s - part.start_s, 5) for part in parts],
+        "r": [list(used).index(part.call.device) for part in parts],
+        "to": [part.call.device for part in parts],
+        "l": [0] * len(parts),
+        "z": [part.size_bytes for part in parts],
+        "w": ["out" if part.out else "in" for part in parts],
+    }
 
 
 def front_coded(names: Sequence[str]) -> dict[str, list[Any]]:

@@ -8,7 +8,7 @@ from html import escape
 
 from placewright.evaluate import DeviceUse, Evaluation
 from placewright.measurement import Measurement
-from placewright.objective import described
+from placewright.objective import Offload, described
 from placewright.problem import Problem
 from placewright.report.alternatives import PLAN, alternatives_of
 from placewright.report.listing import counted, listed, percent
@@ -225,7 +225,10 @@ def facts(problem: Problem, result: Result, evaluation: Evaluation | None) -> st
         ("wishes", "; ".join(wishes) or "none"),
     ]
     if evaluation is not None:
-        listing.append(("transfers", f"{len(evaluation.schedule.transfers):,}"))
+        if isinstance(problem.objective, Offload):
+            listing.append(("calls", f"{sum(len(use.loads) for use in evaluation.devices):,}"))
+        else:
+            listing.append(("transfers", f"{len(evaluation.schedule.transfers):,}"))
         listing.append(("broken rules", "; ".join(evaluation.violations) or "none"))
     if result.plan is not None and result.plan.provenance.version:
         listing.append(("placewright", result.plan.provenance.version))

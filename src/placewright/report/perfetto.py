@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
+from placewright.evaluate import Evaluation, calls_of, judge
 from placewright.measurement import Measurement, Span
 from placewright.objective import MaxLoad
 from placewright.plan import Plan, Transfer
 from placewright.problem import Problem
+from placewright.report.calls import drawn_times, parts_of
 from placewright.report.lanes import lanes_of
+from placewright.report.listing import counted
 from placewright.report.loads import copies
 
 __all__ = ["trace", "trace_json"]
@@ -35,7 +38,8 @@ def trace(problem: Problem, plan: Plan, measurements: Sequence[Measurement] = ()
     A device's first thread holds its operators; the threads below it the tensors that it sends, one thread for each
     receiver (several where transfers overlap). Arrows lead from the operator that makes a tensor over its transfer to
     its first reader. Of a plan for the max-load it is one sample alone in the empty pipeline, which passes one copy of
-    each stage.
+    each stage. Of an offload plan an accelerator's thread holds its calls, and in each of them the transfers in, the
+    operators and the transfers out; CPUs have as many threads as operators run there at once.
 
     Parameters
     ----------
@@ -52,7 +56,7 @@ def trace(problem: Problem, plan: Plan, measurements: Sequence[Measurement] = ()
     >>> [(e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
     [('a', 0.0, 500000.0)]
     """
-    events = list(_predicted(problem, plan))
+    events = list(_predicted(problem, plan) if plan.call_of is None else _offloaded(problem, plan))
     D = len(problem.cluster)
     number = {d.name: i for i, d in enumerate(problem.cluster.devices)}
     for k, m in enumerate((m for m in measurements if m.spans), start=1):
@@ -127,6 +131,62 @@ def _predicted(problem: Problem, plan: Plan) -> Iterator[Event]:
             if math.isfinite(middle):
                 event = {"ph": phase, "id": flow, "name": "tensor", "cat": "tensor", "pid": process, "tid": thread}
                 yield {**event, "ts": _us(middle), **({"bp": "e"} if phase == "f" else {})}
+
+
+def _offloaded(problem: Problem, plan: Plan) -> Iterator[Event]:
+    """Events of a plan of calls. Arrows lead from a tensor's producer to the transfers in, or the operator on a CPU."""
+    devices, operators, at = problem.cluster.devices, problem.graph.operators, plan.device_of.tolist()
+    evaluation = judge(problem, plan)
+    start, finish = (x.tolist() for x in drawn_times(problem, plan, evaluation))
+    thread = [COMPUTE] * len(at)
+    for i in plan.devices_used:
+        yield from _process(1 + i, f"predicted: {devices[i].name}", 1 + i)
+        members = [v for v, j in enumerate(at) if j == i]
+        pool = devices[i].kind == "cpu"
+        lanes = lanes_of([(start[v], finish[v]) for v in members]) if pool else [0]
+        for lane in range(max(lanes) + 1):
+            name = "compute" if pool else "calls"
+            yield _thread(1 + i, COMPUTE + lane, f"{name} ({lane + 1})" if max(lanes) else name)
+        for v, lane in zip(members, lanes, strict=False) if pool else ():
+            thread[v] = COMPUTE + lane
+    entry = yield from _call_slices(problem, plan, evaluation)
+    for v, operator in enumerate(operators):
+        about = {"flops": operator.flops, "weight_bytes": operator.weight_bytes}
+        yield from _slice(1 + at[v], thread[v], operator.name, operator.kind or "operator", start[v], finish[v], about)
+    flow = 0
+    for tensor in problem.graph.tensors:
+        u = tensor.producer
+        first: dict[tuple[int, int], int] = {}
+        for v in tensor.readers:
+            first.setdefault(entry.get(v, (-1, v, 0.0))[:2], v)
+        first.pop(entry.get(u, (-1, u, 0.0))[:2], None)
+        for v in first.values():
+            flow += 1
+            there = entry[v][2] if v in entry else (start[v] + finish[v]) / 2
+            for phase, w, middle in (("s", u, (start[u] + finish[u]) / 2), ("f", v, there)):
+                if not math.isfinite(middle):
+                    continue
+                event = {"ph": phase, "id": flow, "name": "tensor", "cat": "tensor", "pid": 1 + at[w], "tid": thread[w]}
+                yield {**event, "ts": _us(middle), **({"bp": "e"} if phase == "f" else {})}
+
+
+def _call_slices(
+    problem: Problem, plan: Plan, evaluation: Evaluation
+) -> Generator[Event, None, dict[int, tuple[int, int, float]]]:
+    """Yield calls and their transfers; return of each operator in one the device, the call, and when inputs enter."""
+    entry: dict[int, tuple[int, int, float]] = {}
+    calls = calls_of(problem, plan, evaluation)
+    for call in calls:
+        enters = call.start_s + (call.load.in_s or call.load.load_s) / 2
+        entry.update(dict.fromkeys(call.operators, (call.device, call.number, enters)))
+        name = f"call {call.number + 1}: {counted(len(call.operators), 'operator')}"
+        about = {"in_s": call.load.in_s, "compute_s": call.load.compute_s, "out_s": call.load.out_s}
+        yield from _slice(1 + call.device, COMPUTE, name, "call", call.start_s, call.finish_s, about)
+    for part in parts_of(problem, calls):
+        name = f"{'out' if part.out else 'in'}: {counted(part.tensors, 'tensor')}"
+        bytes_ = {"size_bytes": part.size_bytes}
+        yield from _slice(1 + part.call.device, COMPUTE, name, "transfer", part.start_s, part.finish_s, bytes_)
+    return entry
 
 
 def _placed_transfers(problem: Problem, plan: Plan) -> Iterator[tuple[int, int, Transfer | str]]:

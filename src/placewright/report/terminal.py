@@ -13,13 +13,14 @@ from placewright.costs import ProfileReport
 from placewright.evaluate import DeviceUse, Evaluation
 from placewright.graph import OperatorGraph
 from placewright.measurement import Measurement
-from placewright.objective import MaxLoad, described
+from placewright.objective import Makespan, MaxLoad, Offload, described
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.alternatives import PLAN, Alternative, alternatives_of
 from placewright.report.explain import explain
 from placewright.report.listing import counted, percent
 from placewright.report.loads import per_second
+from placewright.report.terminal_calls import call_tables
 from placewright.report.terminal_loads import load_facts, load_tables
 from placewright.report.terminal_parts import (
     ABSENT,
@@ -73,7 +74,7 @@ def plan_report(
     if result.plan is not None and evaluation is not None:
         parts += _tables(problem, evaluation, result.plan)
     if len(alternatives_of(result, measurements)) > 1 or measurements:
-        parts.append(demo_table(result, measurements, grouped=isinstance(problem.objective, MaxLoad)))
+        parts.append(demo_table(result, measurements, grouped=not isinstance(problem.objective, Makespan)))
     if result.bounds:
         parts.append(_bounds_table(result))
     parts.append(sentences_of(explain(problem, result, evaluation)))
@@ -265,6 +266,8 @@ def doctor_table(rows: Sequence[tuple[str, str, str]]) -> RenderableType:
 def _tables(problem: Problem, evaluation: Evaluation, plan: Plan | None) -> list[RenderableType]:
     if isinstance(problem.objective, MaxLoad):
         return load_tables(problem, evaluation, plan)
+    if isinstance(problem.objective, Offload):
+        return call_tables(problem, evaluation, plan)
     return [_device_table(evaluation), _memory_table(evaluation)]
 
 

@@ -38,7 +38,7 @@ from placewright.report.terminal_parts import (
 )
 from placewright.units import format_bytes
 
-__all__ = ["load_facts", "load_tables"]
+__all__ = ["load_facts", "load_tables", "memory_table"]
 
 MOST_CHARACTERS = 22
 """Longer names of operators are cut in their middle."""
@@ -63,7 +63,7 @@ def load_tables(problem: Problem, evaluation: Evaluation, plan: Plan | None = No
     tables = [_load_table(problem, evaluation, stages, with_operators=not chain)]
     if chain:
         tables.append(_stage_table(stages))
-    tables.append(_memory_table(evaluation, stages))
+    tables.append(memory_table(evaluation, stages))
     return tables
 
 
@@ -135,7 +135,7 @@ def _stage_table(stages: Sequence[StageUse]) -> RenderableType:
     return Group(table, *within, *rest_of(len(stages) - SHOWN_DEVICES, "stage"))
 
 
-def _memory_table(evaluation: Evaluation, stages: Sequence[StageUse]) -> RenderableType:
+def memory_table(evaluation: Evaluation, stages: Sequence[StageUse]) -> RenderableType:
     """Parts that no device has get no column: activations are not counted where the objective does not see them."""
     uses = [stage.use for stage in stages]
     parts = {

@@ -191,13 +191,17 @@ def _durations(case: _Calls) -> Iterator[str]:
                 yield f"{case.node(node)} needs a tensor that no link brings or takes"
         if math.isfinite(seconds) and abs(case.finish[first] - case.start[first] - seconds) > case.slack:
             yield f"{case.node(node)} takes {case.finish[first] - case.start[first]} s, but {what} {seconds} s"
-        for v in members[1:]:
-            off = max(abs(case.start[v] - case.start[first]), abs(case.finish[v] - case.finish[first]))
-            if off > case.slack:
-                yield (
-                    f"{case.operator(v)} runs from {case.start[v]} s to {case.finish[v]} s, but {case.node(node)} "
-                    f"from {case.start[first]} s to {case.finish[first]} s"
-                )
+        apart = [
+            v
+            for v in members
+            if max(abs(case.start[v] - case.start[first]), abs(case.finish[v] - case.finish[first])) > case.slack
+        ]
+        if apart:
+            more = f" (and {len(apart) - 1} others differ)" if len(apart) > 1 else ""
+            yield (
+                f"{case.operator(apart[0])} runs from {case.start[apart[0]]} s to {case.finish[apart[0]]} s, but "
+                f"{case.node(node)} from {case.start[first]} s to {case.finish[first]} s{more}"
+            )
 
 
 def _starts(case: _Calls) -> Iterator[str]:

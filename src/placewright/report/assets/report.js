@@ -90,8 +90,9 @@
         `${safe(data.devices[operators.i[k]])}<br>${times(operators.s[k], operators.d[k])}<br>weights and cache ${bytes(operators.z[k])}`,
     },
     {
-      noun: "transfer", cells: transfers, rows: data.rows, plain: () => "--transfer", text: () => "",
-      hover: (k) => `transfer of <b>${safe(transfers.n[k])}</b><br>${safe(data.devices[data.rows[transfers.r[k]].device])} to ${safe(data.devices[transfers.to[k]])}` +
+      noun: "transfer", cells: transfers, rows: data.rows, plain: () => "--transfer", text: (k) => (transfers.w ? transfers.w[k] : ""),
+      hover: (k) => transfers.w ? `<b>${safe(transfers.n[k])}</b><br>${safe(data.devices[transfers.to[k]])}<br>${times(transfers.s[k], transfers.d[k])}<br>${bytes(transfers.z[k])}`
+        : `transfer of <b>${safe(transfers.n[k])}</b><br>${safe(data.devices[data.rows[transfers.r[k]].device])} to ${safe(data.devices[transfers.to[k]])}` +
         `<br>${times(transfers.s[k], transfers.d[k])}<br>${bytes(transfers.z[k])}`,
     },
   ];
