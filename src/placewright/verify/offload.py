@@ -197,7 +197,7 @@ def _durations(case: _Calls) -> Iterator[str]:
             if max(abs(case.start[v] - case.start[first]), abs(case.finish[v] - case.finish[first])) > case.slack
         ]
         if apart:
-            more = f" (and {len(apart) - 1} others differ)" if len(apart) > 1 else ""
+            more = f" (and {len(apart) - 1} more)" if len(apart) > 1 else ""
             yield (
                 f"{case.operator(apart[0])} runs from {case.start[apart[0]]} s to {case.finish[apart[0]]} s, but "
                 f"{case.node(node)} from {case.start[first]} s to {case.finish[first]} s{more}"
