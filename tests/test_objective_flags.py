@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from placewright.errors import InvalidInput
-from placewright.objective import Makespan, MaxLoad, Objective
+from placewright.objective import Makespan, MaxLoad, Objective, Offload
 from placewright.objective_flags import ObjectiveFlags
 
 BASE = MaxLoad("convex", overlap="full", replicate=True, sync_period=3)
@@ -30,6 +30,11 @@ BASE = MaxLoad("convex", overlap="full", replicate=True, sync_period=3)
             {"training_objective": "separate", "overlap": "transfers"},
             MaxLoad("contiguous", True, "separate", "transfers"),
         ),
+        (Makespan("port"), {"objective": "offload"}, Offload()),
+        (BASE, {"objective": "offload", "calls": "2"}, Offload(2)),
+        (Offload(3), {"objective": "offload"}, Offload(3)),
+        (Offload(3), {"calls": "any"}, Offload()),
+        (Offload(3), {"objective": "max-load"}, MaxLoad()),
         (BASE, {"replicate": False}, MaxLoad("convex", overlap="full", sync_period=3)),
         (
             MaxLoad(),
@@ -76,9 +81,22 @@ def test_flags_change_what_they_name(base: Objective, given: dict[str, Any], exp
         ),
         (BASE, {"sync_bandwidth": "0 GB/s"}, "--sync-bandwidth '0 GB/s' is not above 0 and finite; write for example"),
         (BASE, {"sync_bandwidth": "fast"}, "--sync-bandwidth 'fast' is not a number with a unit"),
+        (MaxLoad(), {"calls": "2"}, "--calls is for the objective offload, and this one is max-load; leave it out, or"),
+        (
+            Offload(),
+            {"contention": "port", "contiguous": True, "overlap": "full"},
+            "--contention is for the objective makespan, and this one is offload; leave it out, or add --objective "
+            "makespan; --contiguous and --overlap are for the objective max-load, and this one is offload; leave them "
+            "out, or add --objective max-load",
+        ),
+        (Offload(), {"calls": "0"}, "--calls '0' is neither a whole number of at least 1 nor 'any'; write for example"),
+        (Offload(), {"calls": "-1"}, "--calls '-1' is neither"),
+        (Offload(), {"calls": "two"}, "--calls 'two' is neither"),
+        (Offload(), {"calls": "\u0662"}, "--calls '\u0662' is neither"),
+        (Offload(), {"calls": "9" * 40}, "--calls '999"),
         (BASE, {"overlap": "half"}, "overlap 'half' is unknown; use one of none, transfers, full"),
         (BASE, {"training_objective": "max"}, "training objective 'max' is unknown; use one of sum, separate"),
-        (BASE, {"objective": "speed"}, "objective 'speed' is unknown; use one of makespan, max-load"),
+        (BASE, {"objective": "speed"}, "objective 'speed' is unknown; use one of makespan, max-load, offload"),
     ],
 )
 def test_flags_that_do_not_fit(base: Objective, given: dict[str, Any], complaint: str) -> None:

@@ -1,13 +1,15 @@
 """Hypothesis strategies: clusters, problems and plans with everything that files must carry."""
 
 import math
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
 
 from placewright.cluster import Cluster, Device, Link
+from placewright.evaluate.offload import numbered_calls
 from placewright.graph import Operator, OperatorGraph, Source, Tensor
-from placewright.objective import Makespan, MaxLoad
+from placewright.objective import Makespan, MaxLoad, Offload
 from placewright.plan import Plan, Provenance, Schedule, Transfer
 from placewright.problem import Problem, Times, Wish
 
@@ -103,7 +105,10 @@ def problems(draw):
     table = draw(st.booleans())
     transfer = np.array([draw(times) for _ in range(len(tensors) * D * D)]).reshape(len(tensors), D, D)
     wishes = draw(st.lists(st.builds(Wish, st.just("*"), st.just("*"), st.booleans()), max_size=1))
-    objective = draw(st.builds(Makespan, st.sampled_from(["none", "link", "port"])) | max_loads())
+    offloads = st.builds(Offload, st.none() | st.integers(1, 10**6))
+    objective = draw(st.builds(Makespan, st.sampled_from(["none", "link", "port"])) | max_loads() | offloads)
+    if table and isinstance(objective, MaxLoad) and objective.sync_bandwidth_bytes_per_s is None:
+        objective = replace(objective, sync_bandwidth_bytes_per_s=8.0)  # a table may leave links of any bandwidth
     return Problem(graph, cluster, Times(processing, transfer if table else None, draw(TEXT)), objective, wishes)
 
 
@@ -121,4 +126,7 @@ def plans(draw, problem):
     ]
     stages = [sorted(draw(st.permutations(range(D)))[:2])] if D > 1 and draw(st.booleans()) else []
     provenance = Provenance("solver", draw(st.none() | st.integers(0, 9)), "0.1", {"budget": 1.5, "list": [1, 2]})
-    return Plan(where, Schedule(start, finish, tuple(legs)), draw(SECONDS), provenance, stages)
+    calls = None
+    if isinstance(problem.objective, Offload):
+        calls = numbered_calls(problem, where, draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
+    return Plan(where, Schedule(start, finish, tuple(legs)), draw(SECONDS), provenance, stages, calls)

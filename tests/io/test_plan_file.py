@@ -71,6 +71,8 @@ def same(a, b):
     assert a.schedule.transfers == b.schedule.transfers
     assert a.value_s == b.value_s
     assert a.replicas == b.replicas
+    assert (a.call_of is None) == (b.call_of is None)
+    assert a.call_of is None or a.call_of.tolist() == b.call_of.tolist()
 
 
 def test_a_plan_file_stands_alone(path):

@@ -127,6 +127,8 @@ def _wrong_ids(numbers: Sequence[int], position: dict[int, int]) -> Iterator[str
 def split_to_json(problem: Problem, plan: Plan, evaluation: Evaluation) -> str:
     """Make the text of a split file; loads and ``maxLoad`` in milliseconds, a group for each device.
 
+    Of an offload plan the loads are what the calls of a device take together, and there is no ``maxLoad``.
+
     Raises
     ------
     InvalidInput
@@ -148,7 +150,7 @@ def split_to_json(problem: Problem, plan: Plan, evaluation: Evaluation) -> str:
     held: list[list[int]] = [[] for _ in problem.cluster.devices]
     for number, i in zip(ids, plan.device_of.tolist(), strict=True):
         held[i].append(number)
-    document = SplitDocument([], [], _milliseconds(evaluation.value_s))
+    document = SplitDocument([], [], _milliseconds(evaluation.value_s) if plan.call_of is None else -1.0)
     for device, use, numbers in zip(problem.cluster.devices, evaluation.devices, held, strict=True):
         load = use.load_s if use.loads else use.busy_s
         groups = document.cpus if device.kind == "cpu" else document.fpgas
