@@ -57,6 +57,8 @@ SHARED_BY_ALGORITHMS = {
     "placewright.bounds.max_load.hypergraph",
     "placewright.bounds.max_load.master",
     "placewright.bounds.max_load.pricing",
+    "placewright.solvers.as_max_load",
+    "placewright.solvers.copies",
     "placewright.solvers.entry",
     "placewright.solvers.judged",
     "placewright.solvers.max_load.blocks",
@@ -69,6 +71,10 @@ SHARED_BY_ALGORITHMS = {
     "placewright.solvers.max_load.program",
     "placewright.solvers.max_load.reach",
     "placewright.solvers.max_load.slots",
+    "placewright.solvers.offload.blocks",
+    "placewright.solvers.offload.deepening",
+    "placewright.solvers.offload.program",
+    "placewright.solvers.offload.timed_program",
     "placewright.solvers.single_device",
 }
 """Models and starts in the packages of algorithms that are no algorithms themselves."""

@@ -24,7 +24,7 @@ from placewright.algorithm import Budget
 from placewright.host import cpu_name
 from placewright.io import read_partitioning, read_split, write_atomic
 from placewright.solvers.entry import Entry
-from placewright.solvers.max_load.expert import Expert
+from placewright.solvers.expert import Expert
 
 WORKLOADS = Path(os.environ.get("PLACEWRIGHT_WORKLOADS", Path(__file__).parents[3] / "shared/workloads"))
 FOLDER = "dnn-partitioning/throughput"

@@ -17,7 +17,7 @@ from placewright.problem import Problem, Times
 from placewright.result import Result
 from placewright.solve import solve
 from placewright.solvers.entry import Entry
-from placewright.solvers.max_load.expert import Expert
+from placewright.solvers.expert import Expert
 from tests.workloads import reference, workload
 
 CHAIN = OperatorGraph(

@@ -27,7 +27,7 @@ from placewright.solvers import SOLVERS
 from placewright.solvers.max_load.chain import depth_first_order
 from placewright.solvers.max_load.linearized_dp import LinearizedDp
 from placewright.solvers.max_load.local_search import LocalSearch
-from placewright.solvers.max_load.scotch import PARTITIONERS, Scotch, _program, _speeds, _weights
+from placewright.solvers.scotch import PARTITIONERS, Scotch, _program, _speeds, _weights
 from placewright.verify import verify
 from tests.max_load.brute_force import optimum, value_of
 from tests.max_load.random_problems import max_load_problems

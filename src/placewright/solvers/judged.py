@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.evaluate import evaluate
+from placewright.evaluate.offload import fewest_calls
+from placewright.objective import Offload
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
@@ -38,7 +40,8 @@ def judged(
     if not found.feasible:
         return Result(solver=provenance.solver, rejected_s=found.value_s, rejected=found.violations[0])
     stages = tuple(tuple(int(i) for i in stage) for stage in replicas)
-    plan = Plan(np.asarray(device_of, dtype=np.int32), found.schedule, found.value_s, provenance, stages)
+    calls = fewest_calls(problem, device_of) if isinstance(problem.objective, Offload) else None
+    plan = Plan(np.asarray(device_of, dtype=np.int32), found.schedule, found.value_s, provenance, stages, calls)
     return Result(plan, solver=provenance.solver)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from placewright.solvers.entry import Entry
+from placewright.solvers.expert import Expert
 from placewright.solvers.max_load.annealing import LoadAnnealing, why_bound
 from placewright.solvers.max_load.cp_sat import LoadCpSat
-from placewright.solvers.max_load.expert import Expert
 from placewright.solvers.max_load.ideal_dp import IdealDp
 from placewright.solvers.max_load.linearized_dp import LinearizedDp
 from placewright.solvers.max_load.local_search import LocalSearch
@@ -16,7 +16,7 @@ from placewright.solvers.max_load.milp import LoadMilp
 from placewright.solvers.max_load.order_search import OrderSearch
 from placewright.solvers.max_load.pair_search import PairSearch
 from placewright.solvers.max_load.pipedream import PipeDream
-from placewright.solvers.max_load.scotch import Scotch
+from placewright.solvers.scotch import Scotch
 from placewright.solvers.single_device import single_device
 
 __all__ = ["MAX_LOAD_SOLVERS"]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from placewright.algorithm import Budget, OnProgress, ignore
-from placewright.cluster import Cluster
 from placewright.evaluate import evaluate, plan_for
 from placewright.plan import Plan, Provenance
-from placewright.problem import Problem, Times
+from placewright.problem import Problem
 from placewright.result import Result
+from placewright.solvers.copies import with_copies
 
 __all__ = ["Expert"]
 
@@ -66,7 +65,8 @@ class Expert:
     ) -> Result:
         """Evaluate the placement once, whatever the budget."""
         excess = max(0, self._excess(problem))
-        larger = _with_more(problem, excess) if excess else problem
+        last = max((i for i, d in enumerate(problem.cluster.devices) if d.kind != "cpu"), default=0)
+        larger = with_copies(problem, last, excess)
         judged = evaluate(larger, self.device_of)
         rules = list(judged.violations)
         if excess:
@@ -79,49 +79,3 @@ class Expert:
 
     def _excess(self, problem: Problem) -> int:
         return max(self.device_of) + 1 - len(problem.cluster)
-
-
-def _with_more(problem: Problem, count: int) -> Problem:
-    """Add ``count`` copies of the last accelerator to a problem, linked as that one is."""
-    cluster, times, D = problem.cluster, problem.times, len(problem.cluster)
-    last = max(i for i, d in enumerate(cluster.devices) if d.kind != "cpu")
-    taken = [*range(D), *[last] * count]
-    devices = list(cluster.devices)
-    names = {d.name for d in devices}
-    for k in range(count):
-        name = f"{devices[last].name}+{k + 1}"
-        while name in names:
-            name += "+"
-        names.add(name)
-        devices.append(replace(devices[last], name=name))
-    larger = Cluster(devices, cluster.links)
-    return Problem(
-        problem.graph,
-        larger,
-        Times(times.processing_s[:, taken], _transfer_s(problem, larger, taken, last), times.source),
-        problem.objective,
-        [replace(wish) for wish in problem.wishes],
-        problem.name,
-    )
-
-
-def _transfer_s(problem: Problem, larger: Cluster, taken: list[int], last: int) -> npt.NDArray[np.float64]:
-    """(T, D + count, D + count) transfer times; a copy is linked to others as the last accelerator is.
-
-    Between copies they are what the rules for links say, or else those from the last accelerator to the one before it.
-    """
-    D, table, cluster = len(problem.cluster), problem.times.transfer_s, problem.cluster
-    sizes = np.array([t.size_bytes for t in problem.graph.tensors], dtype=np.float64)
-    between = larger.latency_s[last, D] + sizes * larger.seconds_per_byte[last, D]
-    if table is None:
-        table = cluster.latency_s + sizes[:, None, None] * cluster.seconds_per_byte
-    others = [i for i in range(D) if i != last]
-    if others and (problem.times.transfer_s is not None or not np.isfinite(between).all()):
-        nearest = [i for i in others if cluster.devices[i].kind != "cpu"] or others
-        between = table[:, last, nearest[-1]]
-    copied = table[:, taken][:, :, taken].copy()
-    copies = [last, *range(D, len(taken))]
-    for i in copies:
-        for j in copies:
-            copied[:, i, j] = between if i != j else 0.0
-    return copied

@@ -20,6 +20,7 @@ from placewright.loads import Loads, loads_of
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
+from placewright.solvers.as_max_load import as_max_load
 from placewright.solvers.judged import judged, settled
 
 __all__ = ["Scotch"]
@@ -71,7 +72,7 @@ class Scotch:
 
     def supports(self, problem: Problem) -> str | None:
         """Tell why a problem is out of reach: no accelerator, or no Scotch."""
-        loads = loads_of(problem)
+        loads = loads_of(as_max_load(problem))
         if not loads.pays.any():
             return "it splits among accelerators, and there are none"
         names = PARTITIONERS if _alike(loads) else MAPPERS
@@ -89,7 +90,7 @@ class Scotch:
         on_progress: OnProgress = ignore,
     ) -> Result:
         """Run Scotch on each order and judge the partitions."""
-        begun, loads = budget.elapsed_s, loads_of(problem)
+        begun, loads = budget.elapsed_s, loads_of(as_max_load(problem))
         names = PARTITIONERS if _alike(loads) else MAPPERS
         program, why_not = _program(names), self.supports(problem)
         if program is None or why_not is not None:
