@@ -185,7 +185,7 @@ def test_certificates_of_middle_size_hold_by_a_program_of_their_own(seed: int, m
         ((0, 1, 2),), np.ones(1, dtype=bool), time, tuple(sorted(ends)), weight, tuple((v,) for v in range(n)), True
     )
     top = float(time.sum())
-    proof = Proof(h, pricing_of(h, seed), lambda: top, 0.0, Budget(iterations=40), lambda lower: None)
+    proof = Proof(h, pricing_of(h, seed), None, lambda: top, 0.0, Budget(iterations=40), lambda lower: None)
     proof.run()
     assert proof.own_s > top / 3
     prices, limit = max(accepted, key=lambda row: row[1])

@@ -31,6 +31,10 @@ COARSE, FINE, FINEST = 512, 2048, 16384
 """Buckets of load: for columns, for proofs, for proofs that only just failed."""
 
 
+MOST_FINER = 16
+"""How often these are multiplied where columns say that a proof is near, and bounds do not yet."""
+
+
 class Outcome(Enum):
     """Of an attempt to prove one limit."""
 
@@ -55,17 +59,19 @@ class Proof:
         self,
         h: Hypergraph,
         pricing: Pricing,
+        free_pricing: Pricing | None,
         upper: Callable[[], float],
         lower_s: float,
         budget: Budget,
         on_better: Callable[[float], None],
     ) -> None:
+        self.free_pricing, self.whole = free_pricing, False
         self.h, self.pricing, self.upper, self.budget, self.on_better = h, pricing, upper, budget, on_better
         self.paying, self.free = np.flatnonzero(h.pays), np.flatnonzero(~h.pays)
         self.count = np.array([len(h.kinds[c]) for c in self.paying], dtype=np.float64)
         self.total = float(self.count.sum())
         self.lower_s, self.own_s, self.reachable_s = lower_s, 0.0, np.inf
-        self.iterations = 0
+        self.iterations, self.finer = 0, 1
         least = h.time[self.paying].min(axis=0)
         self.work = np.where(np.isfinite(least), least, 0.0)
         self._pool: list[tuple[int, float, npt.NDArray[np.int8]]] = []
@@ -94,6 +100,8 @@ class Proof:
         """
         within = limit * (1.0 + SLACK)
         worth = self._worth(prices, within)
+        if self.whole:
+            worth = float(prices.sum()) - sum(self._taken(prices, within, fineness, budget))
         if worth <= 1e-6 * float(np.abs(prices).sum()):
             return False
         needed = 0.0
@@ -110,34 +118,63 @@ class Proof:
         taken = sum(divided(prices, h.time[c], within, len(h.kinds[c]) * within) for c in self.free)
         return float(prices.sum() - taken)
 
+    def _taken(self, prices: Floats, within: float, fineness: int, budget: Budget) -> list[float]:
+        """Bound the profit that the devices of each kind that doesn't pay can take: of divided units, or of sets."""
+        h, bounds = self.h, []
+        for k, c in enumerate(self.free):
+            n = len(h.kinds[c])
+            parts = divided(prices, h.time[c], within, n * within)
+            real, _ = self.real_free(k, prices, within, budget)
+            assert self.free_pricing is not None
+            whole = self.free_pricing.upper(k, prices, within, real, fineness, budget)
+            bounds.append(min(parts, n * whole * (1.0 + SLACK)))
+        return bounds
+
+    def real_free(
+        self, k: int, prices: Floats, within: float, budget: Budget
+    ) -> tuple[float, list[npt.NDArray[np.int8]]]:
+        """Most profit of a set that was found for the k-th kind that doesn't pay, and some sets."""
+        assert self.free_pricing is not None
+        floor = 0.9 * divided(prices, self.h.time[self.free[k]], within, within)
+        real, found = self.free_pricing.sets(k, prices, within, floor, COARSE, budget)
+        if not found and floor > 0.0:
+            real, found = self.free_pricing.sets(k, prices, within, 0.0, COARSE, budget)
+        return real, found
+
     def run(self) -> None:
         """Raise the bound until it meets the upper bound, prices can do no more, or the budget is spent."""
         self._raise(self._start())
-        near = self.lower_s >= 0.98 * self.upper()
-        centre, share = None, np.full(len(self.count), 1.0 / self.total)
-        halve = near
+        centre, share, halve = None, np.full(len(self.count), 1.0 / self.total), self.lower_s >= 0.98 * self.upper()
+        upper, undecided = self.upper(), np.inf
         while not self.spent:
-            upper = self.upper()
+            if self.upper() < upper:  # what was tried aimed at something else
+                upper, undecided, halve = self.upper(), np.inf, self.lower_s >= 0.98 * upper
             goal = upper * (1.0 - GOAL)
-            top = min(goal, self.reachable_s)
-            closed = self.reachable_s <= goal
-            if self.lower_s >= goal or (closed and top - self.lower_s < RESOLUTION * upper):
+            closed = min(self.reachable_s, undecided)
+            if self.lower_s >= goal:
                 return
-            limit = top
-            if closed or (halve and top - self.lower_s > 0.001 * upper):
-                limit = self.lower_s + 0.5 * (top - self.lower_s)
+            if closed - self.lower_s < RESOLUTION * upper:
+                if undecided > self.reachable_s or self.finer >= MOST_FINER:
+                    return
+                self.finer, undecided = 4 * self.finer, np.inf
+                continue
+            limit = min(goal, closed)
+            if closed <= goal or (halve and limit - self.lower_s > 0.001 * upper):
+                limit = self.lower_s + 0.5 * (limit - self.lower_s)
             reach = 0.05 if self.lower_s >= 0.98 * upper else 0.5
             outcome, prices, part = self._attempt(limit, centre, share, reach, self.budget.share(0.6))
             if outcome is Outcome.PROVED:
                 self._raise(limit)
                 centre, share, halve = prices, part, True
+            elif outcome is Outcome.REACHABLE and len(self.free) and not self.whole:
+                self.whole = True  # parts of units on devices that don't pay may be what reaches it
             elif outcome is Outcome.REACHABLE:
-                self.reachable_s = min(self.reachable_s, limit)
+                self.reachable_s = limit
             elif limit <= self.upper():
-                centre, share, halve = prices, part, True
-                self._bisect(prices, part, limit, FINEST, self.budget.share(0.5, at_most_s=12.0))
-                if outcome is Outcome.STUCK:
-                    self.reachable_s = min(self.reachable_s, limit)
+                centre, share, undecided = prices, part, limit
+                self._bisect(prices, part, limit, FINEST * self.finer, self.budget.share(0.5, at_most_s=12.0))
+                if outcome is Outcome.STUCK and self.finer < MOST_FINER:
+                    self.finer, undecided = 4 * self.finer, np.inf
 
     def _raise(self, limit: float) -> None:
         self.own_s = max(self.own_s, limit)
@@ -180,9 +217,9 @@ class Proof:
         tied = np.zeros(len(h))
         for e, row in enumerate(h.ends):
             tied[list(row)] += h.weight[self.paying, e].max()
-        master = Master(h, limit, centre, reach * (np.minimum(tied, limit) + self.work) / limit + 1e-4)
+        master = Master(h, limit, centre, reach * (np.minimum(tied, limit) + self.work) / limit + 1e-4, self.whole)
         for kind, load, chosen in self._pool:
-            if load <= limit:
+            if load <= limit and (kind >= 0 or self.whole):
                 master.add(kind, chosen)
         search = _Search(self, master, limit, budget, centre, share)
         try:
@@ -195,7 +232,9 @@ class Proof:
         key = kind, chosen.tobytes()
         if key not in self._seen:
             self._seen.add(key)
-            self._pool.append((kind, self.pricing.load(kind, chosen), chosen))
+            pricing, row = (self.pricing, kind) if kind >= 0 else (self.free_pricing, -1 - kind)
+            assert pricing is not None
+            self._pool.append((kind, pricing.load(row, chosen), chosen))
 
 
 class _Search:
@@ -242,9 +281,16 @@ class _Search:
         p = self.proof
         q = smooth * self.best + (1.0 - smooth) * prices
         share = smooth * self.best_share + (1.0 - smooth) * kinds / p.total
-        worth = p._worth(q, self.limit)
+        worth, new = p._worth(q, self.limit), 0
+        if p.whole:
+            taken = 0.0
+            for k, c in enumerate(p.free):
+                real, sets = p.real_free(k, q, self.limit, self.budget)
+                new += self._add([(-1 - k, chosen) for chosen in sets])
+                taken += real * len(p.h.kinds[c])
+            worth = max(worth, float(q.sum()) - taken)
         if worth <= 0.0:
-            return 0, False, None
+            return new, False, None
         floors = worth * share
         tops, columns = self._columns(q, floors)
         needed = float((p.count * np.maximum(tops, 0.0)).sum())
@@ -260,11 +306,11 @@ class _Search:
             self.best, self.best_share = q * (p.total / needed), share
             self.fineness = min(2 * self.fineness, 8192)
             columns = self._columns(q, 0.98 * floors)[1] + self._columns(prices, kinds)[1]
-            return self._add(columns), True, None
+            return new + self._add(columns), True, None
         if worth / needed > self.ratio:
             self.ratio, self.best, self.best_share = worth / needed, q, share
         violated = any(float(prices[chosen != 0].sum()) > kinds[k] + 1e-7 for k, chosen in columns)
-        return self._add(columns), violated, None
+        return new + self._add(columns), violated, None
 
     def _columns(self, q: Floats, floors: Floats) -> tuple[Floats, list[tuple[int, npt.NDArray[np.int8]]]]:
         pricing, tops, columns = self.proof.pricing, floors.copy(), []
@@ -284,6 +330,6 @@ class _Search:
     def _proved(self, q: Floats, share: Floats) -> bool:
         self.tried += 1
         for fineness in (FINE, FINEST) if self.tried in (3, 6, 10) else (FINE,):
-            if self.proof.proves(q, share, self.limit, fineness, self.budget):
+            if self.proof.proves(q, share, self.limit, fineness * self.proof.finer, self.budget):
                 return True
         return False

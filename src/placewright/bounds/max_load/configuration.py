@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -120,7 +120,15 @@ class Configuration:
         def proved(lower: float) -> None:
             on_progress(Progress("configuration", inf, lower, budget.elapsed_s))
 
-        proof = Proof(h, Pricing(states, order), lambda: min(highest, upper()), self.lower_s, budget, proved)
+        proof = Proof(
+            h,
+            Pricing(states, order),
+            _free_pricing(h, highest),
+            lambda: min(highest, upper()),
+            self.lower_s,
+            budget,
+            proved,
+        )
         if self.patience is not None:
             self.patience()
         proof.run()
@@ -136,6 +144,16 @@ def _why_not(problem: Problem) -> str | None:
     if not loads.allowed.any(axis=1).all():
         return "an operator can run nowhere"
     return None
+
+
+def _free_pricing(h: Hypergraph, highest: float) -> Pricing | None:
+    """Make what finds sets for devices that don't pay: no edge matters, a position of the order has one state."""
+    if h.pays.all():
+        return None
+    bare = replace(h, ends=(), weight=np.zeros((len(h.kinds), 0)))
+    order = np.arange(len(h), dtype=np.int32)
+    kinds = np.flatnonzero(~h.pays)
+    return Pricing(states_of(bare, incidence(len(h), ()), order, kinds, 10.0 * highest, len(h) + 2), order)
 
 
 def _far(h: Hypergraph) -> float:

@@ -42,12 +42,13 @@ def divided(profit: Floats, time: Floats, limit: float, room: float) -> float:
 class Master:
     """Minimise t such that sets cover each vertex once, with at most t n_c sets on the n_c devices of each kind c.
 
-    Devices that don't pay are one row a kind: the times of the parts that they take are within n_c T. Duals are kept in
-    a box around ``centre``, by two columns a vertex that take up what isn't covered, or covered too often, at a price.
-    All is scaled to K t, K devices that pay: prices of units are about what part of a device they fill.
+    Devices that don't pay are one row a kind: the times of the parts that they take are within n_c T; or, when
+    ``whole``, at most n_c sets. Duals are kept in a box around ``centre``, by two columns a vertex that take up what
+    isn't covered, or covered too often, at a price. All is scaled to K t, K devices that pay: prices of units are about
+    what part of a device they fill.
     """
 
-    def __init__(self, h: Hypergraph, limit: float, centre: Floats, reach: Floats) -> None:
+    def __init__(self, h: Hypergraph, limit: float, centre: Floats, reach: Floats, whole: bool) -> None:
         import highspy
 
         self.n, self.centre, self.reach = len(h), centre, reach.copy()
@@ -60,7 +61,7 @@ class Master:
         for _ in range(self.n):
             self._row(1.0, 1.0)
         for c in self.free:
-            self._row(-self.endless, len(h.kinds[c]) * limit)
+            self._row(-self.endless, len(h.kinds[c]) * (1.0 if whole else limit))
         self.kind_row = self.n + len(self.free)
         for _ in self.paying:
             self._row(-self.endless, 0.0)
@@ -69,7 +70,7 @@ class Master:
             self._column(float(reach[v] - centre[v]), [v], [-1.0])
         total = float(self.count.sum())
         self._column(total, [self.kind_row + k for k in range(len(self.paying))], (-self.count).tolist())
-        for k, c in enumerate(self.free):
+        for k, c in enumerate(self.free if not whole else []):
             for v in np.flatnonzero(h.time[c] <= limit).tolist():
                 self._column(0.0, [v, self.n + k], [1.0, float(h.time[c, v])])
         self._known: set[tuple[int, bytes]] = set()
@@ -81,12 +82,13 @@ class Master:
         self.solver.addCol(cost, 0.0, self.endless, len(rows), np.array(rows, dtype=np.int32), np.array(values))
 
     def add(self, kind: int, chosen: npt.NDArray[np.int8]) -> bool:
-        """Add a set for the kind-th of the kinds that pay; whether it is new."""
+        """Add a set for the kind-th of the kinds that pay, or from -1 on of those that don't; whether it is new."""
         key = kind, chosen.tobytes()
         if key in self._known:
             return False
         self._known.add(key)
-        rows = [*np.flatnonzero(chosen).tolist(), self.kind_row + kind]
+        row = self.kind_row + kind if kind >= 0 else self.n - 1 - kind
+        rows = [*np.flatnonzero(chosen).tolist(), row]
         self._column(0.0, rows, [1.0] * len(rows))
         return True
 
@@ -94,6 +96,9 @@ class Master:
         """Value K t, prices of the vertices, prices of the kinds (their sum over devices is K); none: out of time."""
         self.solver.setOptionValue("time_limit", float(self.solver.getRunTime()) + max(0.05, min(1e6, at_most_s)))
         self.solver.run()
+        if "Optimal" not in str(self.solver.getModelStatus()):
+            self.solver.clearSolver()
+            self.solver.run()
         dual = np.array(self.solver.getSolution().row_dual, dtype=np.float64)
         if len(dual) < self.kind_row or "Optimal" not in str(self.solver.getModelStatus()):
             return None
