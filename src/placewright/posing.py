@@ -25,6 +25,7 @@ from placewright.io import (
     speeds_of,
 )
 from placewright.io.partitioning_file import MILLISECONDS
+from placewright.io.plan_file import PLAN_SCHEMA
 from placewright.objective import Makespan, MaxLoad, Objective, Offload
 from placewright.objective_flags import ObjectiveFlags
 from placewright.problem import Problem, Times, Wish
@@ -175,7 +176,9 @@ def posed_plan(problem_path: Path, plan_path: Path) -> tuple[Problem, PlanFile]:
         try:
             return (problem := read_plan(problem_path).problem), read_plan(plan_path, problem)
         except InvalidInput as error:
-            raise (not_a_problem if error.what.startswith(f"plan file {str(problem_path)!r}") else error) from None
+            is_plan = f"says that it is {PLAN_SCHEMA!r}" in str(not_a_problem)
+            about_it = error.what.startswith(f"plan file {str(problem_path)!r}")
+            raise (not_a_problem if about_it and not is_plan else error) from None
     return problem, read_plan(plan_path, problem)
 
 

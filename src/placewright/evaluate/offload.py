@@ -105,7 +105,7 @@ def _calls(problem: Problem, device: npt.NDArray[np.int32], call: npt.NDArray[np
         within, a = set(inside), place[i]
         enters = sorted({int(t) for v in inside for t in o.read[o.read_ptr[v] : o.read_ptr[v + 1]]})
         enters = [t for t in enters if int(o.producer[t]) not in within]
-        in_s = sum(float(o.in_from_s[t, a, place.get(int(device[o.producer[t]]), ram)]) for t in enters)
+        in_s = sum((float(o.in_from_s[t, a, place.get(int(device[o.producer[t]]), ram)]) for t in enters), 0.0)
         leaves, out_s = [], 0.0
         for t in (t for v in inside for t in range(o.made_ptr[v], o.made_ptr[v + 1])):
             readers = o.reader[o.reader_ptr[t] : o.reader_ptr[t + 1]].tolist()
