@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from placewright.problem import Problem
 from placewright.solvers.entry import Entry
 from placewright.solvers.expert import Expert
 from placewright.solvers.max_load.ideal_dp import IdealDp
@@ -20,6 +21,12 @@ __all__ = ["OFFLOAD_SOLVERS"]
 
 _SPLIT = MaxLoadSplit(quick=LinearizedDp(), inner=IdealDp())
 
+
+def _splits(problem: Problem) -> str | None:
+    pipeline = _SPLIT.pipeline(problem)
+    return LinearizedDp().supports(pipeline) or IdealDp().supports(pipeline)
+
+
 OFFLOAD_SOLVERS: Mapping[str, Entry] = MappingProxyType(
     {
         "single-device": Entry(
@@ -29,7 +36,7 @@ OFFLOAD_SOLVERS: Mapping[str, Entry] = MappingProxyType(
             greedy, False, "accelerators filled in turn along a depth-first order", starts_afresh=True
         ),
         "max-load-split": Entry(
-            _SPLIT, False, "the contiguous split of the least max-load, as one call each", starts_afresh=True
+            _SPLIT, False, "the contiguous split of the least max-load, as one call each", _splits, starts_afresh=True
         ),
         "offload-cp-sat": Entry(
             OffloadCpSat(), True, "constraint programming on whole quanta (OR-Tools CP-SAT)", OffloadCpSat().supports

@@ -38,6 +38,12 @@ class MaxLoadSplit:
     inner: Algorithm
     cores: int = 8
 
+    def pipeline(self, problem: Problem) -> Problem:
+        """Return the max-load problem that is split."""
+        cpus = [i for i, d in enumerate(problem.cluster.devices) if d.kind == "cpu"]
+        pipeline = as_max_load(problem)
+        return with_copies(pipeline, cpus[0], self.cores - 1) if len(cpus) == 1 else pipeline
+
     def __call__(
         self,
         problem: Problem,
@@ -48,16 +54,14 @@ class MaxLoadSplit:
         on_progress: OnProgress = ignore,
     ) -> Result:
         """Split for the pipeline, then judge for one sample."""
-        begun, pipeline = budget.elapsed_s, as_max_load(problem)
-        cpus = [i for i, d in enumerate(problem.cluster.devices) if d.kind == "cpu"]
-        if len(cpus) == 1:
-            pipeline = with_copies(pipeline, cpus[0], self.cores - 1)
+        begun, pipeline = budget.elapsed_s, self.pipeline(problem)
         first = self.quick(pipeline, budget=budget.share(0.2), rng=rng)
         second = self.inner(pipeline, budget=budget, rng=rng, incumbent=first.plan)
+        cpu = next((i for i, d in enumerate(problem.cluster.devices) if d.kind == "cpu"), 0)
         least = min(first.value_s, second.value_s)
         found = Result(solver="max-load-split")
         for split in (second.plan, first.plan):
             if split is not None and split.value_s <= least * (1.0 + 1e-9):
-                device = np.where(split.device_of < len(problem.cluster), split.device_of, [*cpus, 0][0])
+                device = np.where(split.device_of < len(problem.cluster), split.device_of, cpu)
                 found = found.merge(judged(problem, device, Provenance("max-load-split")))
         return replace(settled(found), solver="max-load-split", runtime_s=budget.elapsed_s - begun)
