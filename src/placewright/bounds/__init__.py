@@ -23,6 +23,10 @@ BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
 """Objective -> name -> bound: in a second or less, without a plan."""
 
 PROOFS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
-    {"makespan": MappingProxyType({}), "max-load": MappingProxyType({"configuration": Configuration()})}
+    {
+        "makespan": MappingProxyType({}),
+        "max-load": MappingProxyType({"configuration": Configuration()}),
+        "offload": MappingProxyType({}),
+    }
 )
 """Objective -> name -> bound that works its way up to the value of an incumbent until its budget is spent."""
