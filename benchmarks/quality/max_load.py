@@ -37,7 +37,7 @@ BASELINES = {
     "scotch": "published-scotch-1-thread",
 }
 """Solver -> method in the reference table."""
-ANY_SOLVERS = ("annealing", "max-load-cp-sat", "max-load-milp", "auto")
+ANY_SOLVERS = ("annealing", "pair-search", "max-load-cp-sat", "max-load-milp", "auto")
 CONTIGUOUS_SOLVERS = ("order-search", "ideal-dp", "max-load-cp-sat", "max-load-milp", "auto")
 MARKS_S = (1, 2, 5, 10, 20, 30, 60)
 """Moments at which the any-time curves are read."""
