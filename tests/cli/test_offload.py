@@ -122,13 +122,27 @@ def test_flags_that_do_not_fit(
     assert (shown.code, shown.out) == (2, "") and shown.line.startswith(complaint)
 
 
-def test_a_published_workload(placewright: Call) -> None:
-    """The expert's split of BERT uses six accelerators of five: 111.937 ms, as the published program has it."""
-    path = workload("dnn-partitioning/offload/layer_bert24_inference.json")
-    split = workload("dnn-partitioning/expert/bert24_inference_expert.json")
-    shown = placewright("plan", path, *OFFLOAD, "--solver", "expert", "--expert", split, "--budget", "0", "--json")
-    assert shown.code == 3 and shown.json["rejected_s"] == pytest.approx(0.111937, abs=1e-6)
-    assert "it uses 6 accelerators, and there are 5" in shown.json["rejected"]
+@pytest.mark.parametrize(
+    ("name", "split", "value_s", "rule"),
+    [
+        ("layer_bert24", "bert24", 0.111937, "it uses 6 accelerators, and there are 5"),
+        ("layer_gnmt", "gnmt", 0.293403, "device 'accelerator"),
+        ("layer_resnet50", "resnet50", 1.014927, "device 'accelerator"),
+    ],
+)
+def test_published_workloads(placewright: Call, name: str, split: str, value_s: float, rule: str) -> None:
+    """The experts' splits break a rule, and take as long as the published program says they do."""
+    path = workload(f"dnn-partitioning/offload/{name}_inference.json")
+    expert = workload(f"dnn-partitioning/expert/{split}_inference_expert.json")
+    shown = placewright("plan", path, *OFFLOAD, "--solver", "expert", "--expert", expert, "--budget", "0", "--json")
+    assert shown.code == 3 and rule in shown.json["rejected"]
+    assert shown.json["rejected_s"] == pytest.approx(value_s, abs=1e-6)
+
+
+def test_compare(placewright: Call, chain: Path) -> None:
+    """On the CPU 100 ms, on an accelerator (no memory limit) 10 ms; a row for each solver."""
+    shown = placewright("compare", chain, *OFFLOAD, "--solvers", "single-device,offload-greedy", "--budget", "0")
+    assert shown.code == 0 and " single-device" in shown.out and " offload-greedy" in shown.out and "10 ms" in shown.out
 
 
 def test_a_captured_network(placewright: Call, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from placewright.bounds.feasibility import why_infeasible
 from placewright.cluster import Link
 from placewright.evaluate import calls_of, evaluate, fewest_calls, plan_for
 from placewright.problem import Wish
@@ -149,3 +150,13 @@ def test_plans_number_their_calls_without_gaps():
         (1, 1, (0,), 1, 3),
         (2, 0, (3,), 0, 1),
     ]
+
+
+def test_why_there_is_no_plan():
+    """Memory of CPUs is no reason; that of accelerators is, where no CPU may run the operator."""
+    assert why_infeasible(problem_of([1, 1], weights=(9, 9), memory=1)) == ""
+    inf = float("inf")
+    found = why_infeasible(problem_of([[inf, 1, 1]], weights=(9,), memory=1))
+    assert found.startswith("operator 'a' needs 9 B and the largest device that may run it, 'g1', has 1 B")
+    assert why_infeasible(problem_of([[1, inf], [inf, 1]], tied=["ab"], devices="cc")) == ""
+    assert "may run on no device" in why_infeasible(problem_of([[1, inf], [inf, 1]], tied=["ab"], devices="cg"))
