@@ -92,7 +92,7 @@ def test_from_any_plan(solver: Algorithm, problem: Problem, data: st.DataObject)
 @MANY
 @given(problem=offload_problems(), whole=st.booleans(), own=st.integers(1, 6), data=st.data())
 def test_the_plan_to_start_from_is_a_solution(problem: Problem, whole: bool, own: int, data: st.DataObject) -> None:
-    """The values of a legal plan keep every row and rule; without a rest they name its value, devices and calls."""
+    """The values of a legal plan keep every row and rule; without a rest they name its value and placement."""
     plan = _drawn_plan(problem, data)
     if plan is None:
         return
@@ -111,10 +111,10 @@ def test_the_plan_to_start_from_is_a_solution(problem: Problem, whole: bool, own
     assert value <= plan.value_s / scale_s + program.given_away + 1e-6
     if not program.exact:
         return
-    assert value * scale_s == pytest.approx(plan.value_s, abs=1e-4)
     device, call = program.placement(start)
-    found = plan_for(problem, device, call_of=call)
+    found = plan_for(problem, device, call_of=call)  # on the fastest CPUs
     assert found is not None and found.value_s <= plan.value_s * (1 + 1e-9) + 1e-12
+    assert value * scale_s == pytest.approx(found.value_s, abs=1e-4)
 
 
 @MANY
