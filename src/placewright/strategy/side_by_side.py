@@ -14,6 +14,7 @@ from placewright.bounds.max_load.configuration import Configuration
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import OPTIMALITY_TOLERANCE, Result
+from placewright.solvers.max_load.annealing import LoadAnnealing
 from placewright.solvers.max_load.pair_search import PairSearch
 
 __all__ = ["SideBySide"]
@@ -51,8 +52,8 @@ class SideBySide:
 
     The proof begins when the search has found nothing better for a moment, and aims at its value, which may fall
     meanwhile; the search ends when it has met the bound. When the proof can do no more a second search, from another
-    seed, takes its place. With a budget of iterations one comes after the other, so that the result depends on the seed
-    alone.
+    seed, takes its place; annealing where no bound was proved, since graphs too wide for the one are for the other. With
+    a budget of iterations one comes after the other, so that the result depends on the seed alone.
 
     Attributes
     ----------
@@ -109,6 +110,9 @@ class SideBySide:
             finally:
                 known.searched = True
 
+        def anneal(seed: np.random.Generator) -> Result:
+            return LoadAnnealing()(problem, budget=ours, rng=seed, incumbent=incumbent, on_progress=known.saw)
+
         def prove(seed: np.random.Generator) -> Result:
             algorithm = Configuration(lambda: known.value_s, known.bound_s, settle)
             return algorithm(problem, budget=ours, rng=seed, incumbent=incumbent, on_progress=known.saw)
@@ -123,7 +127,8 @@ class SideBySide:
                     for future in done:
                         result = result.merge(future.result())
                     if proof in done and left and not ours.spent and known.value_s > known.target_s:
-                        left.add(threads.submit(search, seeds[2]))
+                        wide = proof.result().lower_bound_s <= 0.0
+                        left.add(threads.submit(anneal if wide else search, seeds[2]))
                     idle = proof not in left and time.monotonic() - known.improved > self.patience_s
                     if budget.spent or idle or known.value_s <= known.target_s:
                         ours.cancelled.set()
