@@ -52,8 +52,8 @@ class SideBySide:
 
     The proof begins when the search has found nothing better for a moment, and aims at its value, which may fall
     meanwhile; the search ends when it has met the bound. When the proof can do no more a second search, from another
-    seed, takes its place; annealing where no bound was proved, since graphs too wide for the one are for the other. With
-    a budget of iterations one comes after the other, so that the result depends on the seed alone.
+    seed, takes its place; annealing where no bound was proved, since graphs too wide for one are so for the other.
+    With a budget of iterations one comes after the other, so that the result depends on the seed alone.
 
     Attributes
     ----------

@@ -161,18 +161,18 @@ class Proof:
             limit = min(goal, closed)
             if closed <= goal or (halve and limit - self.lower_s > 0.001 * upper):
                 limit = self.lower_s + 0.5 * (limit - self.lower_s)
-            reach = 0.05 if self.lower_s >= 0.98 * upper else 0.5
-            outcome, prices, part = self._attempt(limit, centre, share, reach, self.budget.share(0.6))
+            reach, part = (0.05, 0.75) if self.lower_s >= 0.98 * upper else (0.5, 0.6)
+            outcome, prices, parts = self._attempt(limit, centre, share, reach, self.budget.share(part))
             if outcome is Outcome.PROVED:
                 self._raise(limit)
-                centre, share, halve = prices, part, True
+                centre, share, halve = prices, parts, True
             elif outcome is Outcome.REACHABLE and len(self.free) and not self.whole:
                 self.whole = True  # parts of units on devices that don't pay may be what reaches it
             elif outcome is Outcome.REACHABLE:
                 self.reachable_s = limit
             elif limit <= self.upper():
-                centre, share, undecided = prices, part, limit
-                self._bisect(prices, part, limit, FINEST * self.finer, self.budget.share(0.5, at_most_s=12.0))
+                centre, share, undecided = prices, parts, limit
+                self._bisect(prices, parts, limit, FINEST * self.finer, self.budget.share(0.5, at_most_s=12.0))
                 if outcome is Outcome.STUCK and self.finer < MOST_FINER:
                     self.finer, undecided = 4 * self.finer, np.inf
 
