@@ -72,7 +72,6 @@ def test_most_small_problems_are_solved() -> None:
             found.append(searched(problem).value_s <= best * (1 + 1e-9))
 
     count()
-    print(sum(found), len(found))
     assert len(found) > 100
     assert sum(found) >= 0.97 * len(found)
 
