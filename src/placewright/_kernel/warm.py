@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright._kernel.anneal import Limits, State, anneal, cost_of
+from placewright._kernel.calls import CallLimits, CallNetwork, anneal_calls, call_state, shortest_intervals
 from placewright._kernel.configuration import (
     NONE,
     Incidence,
@@ -142,7 +143,16 @@ def _warm_up_stages() -> None:
 
 @cache
 def warm_up_offload() -> None:
-    """Call each kernel of the offload latency."""
+    """Call each kernel of the offload latency on two operators, an accelerator and the CPUs."""
+    links, square, cube = (
+        (_ints(0), _ints(0, 1), _ints(1), _ints(0, 1, 1), _ints(0, 0, 1), _ints(0)),
+        np.ones((2, 2)),
+        np.ones((1, 1, 2)),
+    )
+    network, runs = CallNetwork(*links, square.copy(), cube, cube), np.ones((2, 2), dtype=np.bool_)
+    limits = CallLimits(_ints(0, 1), _ints(0, 1, 2), _ints(0, 1), runs, np.ones(2), np.full(2, np.inf), 2)
+    anneal_calls(network, limits, call_state(network, limits, _ints(0, 1)), 1.0, 0.1, 8, np.random.default_rng(0))
+    shortest_intervals(np.ones(2), square, square, 0, np.zeros((3, 1)), np.zeros((3, 1), dtype=np.int32))
 
 
 def _warm_up_sets() -> None:

@@ -10,6 +10,8 @@ from placewright.bounds.makespan.critical_path import critical_path
 from placewright.bounds.makespan.fractional_load import fractional_load
 from placewright.bounds.max_load.configuration import Configuration
 from placewright.bounds.max_load.fractional_load import fractional_load as divided_max_load
+from placewright.bounds.offload.critical_path import critical_path as offload_path
+from placewright.bounds.offload.spine import SpineBound
 
 __all__ = ["BOUNDS", "PROOFS"]
 
@@ -17,7 +19,7 @@ BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
     {
         "makespan": MappingProxyType({"critical-path": critical_path, "fractional-load": fractional_load}),
         "max-load": MappingProxyType({"fractional-load": divided_max_load}),
-        "offload": MappingProxyType({}),
+        "offload": MappingProxyType({"critical-path": offload_path}),
     }
 )
 """Objective -> name -> bound: in a second or less, without a plan."""
@@ -26,7 +28,7 @@ PROOFS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
     {
         "makespan": MappingProxyType({}),
         "max-load": MappingProxyType({"configuration": Configuration()}),
-        "offload": MappingProxyType({}),
+        "offload": MappingProxyType({"spine": SpineBound()}),
     }
 )
 """Objective -> name -> bound that works its way up to the value of an incumbent until its budget is spent."""

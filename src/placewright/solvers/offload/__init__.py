@@ -10,10 +10,12 @@ from placewright.solvers.entry import Entry
 from placewright.solvers.expert import Expert
 from placewright.solvers.max_load.ideal_dp import IdealDp
 from placewright.solvers.max_load.linearized_dp import LinearizedDp
+from placewright.solvers.offload.call_annealing import CallAnnealing
 from placewright.solvers.offload.cp_sat import OffloadCpSat
 from placewright.solvers.offload.greedy import greedy
 from placewright.solvers.offload.max_load_split import MaxLoadSplit
 from placewright.solvers.offload.milp import OffloadMilp
+from placewright.solvers.offload.spine_plan import SpinePlan
 from placewright.solvers.scotch import Scotch
 from placewright.solvers.single_device import single_device
 
@@ -38,6 +40,8 @@ OFFLOAD_SOLVERS: Mapping[str, Entry] = MappingProxyType(
         "max-load-split": Entry(
             _SPLIT, False, "the contiguous split of the least max-load, as one call each", _splits, starts_afresh=True
         ),
+        "spine-plan": Entry(SpinePlan(), False, "the calls of the spine bound's intervals, and the bound"),
+        "call-annealing": Entry(CallAnnealing(), False, "regions of the split moved while the temperature falls"),
         "offload-cp-sat": Entry(
             OffloadCpSat(), True, "constraint programming on whole quanta (OR-Tools CP-SAT)", OffloadCpSat().supports
         ),
