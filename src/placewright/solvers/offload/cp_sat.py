@@ -68,8 +68,8 @@ class OffloadCpSat:
     ) -> Result:
         """Search for a better plan than the incumbent, and for a bound, until the budget is spent."""
 
-        def solve(program: OffloadProgram, best: Plan | None) -> Result:
-            return self._solve(problem, program, best, budget, rng, on_progress)
+        def solve(program: OffloadProgram, best: Plan | None, part: Budget) -> Result:
+            return self._solve(problem, program, best, part, rng, on_progress)
 
         return deepened(
             problem,
@@ -100,7 +100,7 @@ class OffloadCpSat:
         kept: list[Plan | None] = [best]
 
         def claimed(units: float) -> float:
-            if not np.isfinite(units):
+            if not np.isfinite(units) or not program.bounding:
                 return 0.0
             whole = float(np.ceil(units - 1e-6)) - program.given_away
             bound = rounded_down(max(0.0, whole) * program.scale_s)
@@ -142,7 +142,7 @@ class OffloadCpSat:
                 solver.stop_search()
         outcome = status[0] if status else cp_model.UNKNOWN
         runtime = budget.elapsed_s - begun
-        if outcome == cp_model.INFEASIBLE and kept[0] is None:
+        if outcome == cp_model.INFEASIBLE and kept[0] is None and program.bounding:
             reason = "no placement respects devices, colocation, links and memory (proved by CP-SAT)"
             return Result(infeasible=reason, runtime_s=runtime, solver=NAME)
         known = outcome in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN)

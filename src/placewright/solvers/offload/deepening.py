@@ -19,7 +19,11 @@ from placewright.solvers.offload.program import OffloadProgram, build, most_call
 __all__ = ["best_of_solution", "deepened", "why_too_large"]
 
 Floats = npt.NDArray[np.float64]
-Solve = Callable[[OffloadProgram, Plan | None], Result]
+Solve = Callable[[OffloadProgram, Plan | None, Budget], Result]
+
+FEW_CALLS = 0.25
+"""Part of the budget in which plans of one call an accelerator are sought: twice as quick as with a rest, and where a
+rest is allowed the search spends its time on calls that it does not know how to cut."""
 
 
 def why_too_large(problem: Problem, most_variables: int, name: str) -> str | None:
@@ -44,18 +48,23 @@ def deepened(
     """Solve programs with 1, 2, 4, ... own calls an accelerator until the gap is closed or nothing is left to refine.
 
     All but the last relax the problem (:mod:`placewright.solvers.offload.program`), so that every bound holds. Few
-    accelerators make two calls in good plans, and models with slots for many calls are slow.
+    accelerators make two calls in good plans, and models with slots for many calls are slow. At first a program of one
+    call an accelerator is searched for a plan; it bounds nothing.
     """
     best = _starting_plan(problem, incumbent, name)
     result = Result(best, solver=name)
     most, own = most_calls(problem), 1
+    if most > 1 and budget.iterations is None and (best is None or best.value_s > 0.0):
+        most_s = _largest_value(problem) if best is None else best.value_s
+        program = build(problem, most_s / quanta, 1, whole=whole, most_s=most_s, start=best, rest=False)
+        result = result.merge(solve(program, best, budget.share(FEW_CALLS)))
     while True:
         plan = result.plan
         if plan is not None and plan.value_s <= 0.0:
             break
         most_s = _largest_value(problem) if plan is None else plan.value_s
         program = build(problem, most_s / quanta, own, whole=whole, most_s=most_s, start=plan)
-        found = solve(program, plan)
+        found = solve(program, plan, budget)
         result = result.merge(found)
         if found.infeasible or result.status is Status.OPTIMAL or budget.spent or budget.iterations is not None:
             break

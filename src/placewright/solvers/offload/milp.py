@@ -90,8 +90,8 @@ class OffloadMilp:
     ) -> Result:
         """Search for a better plan than the incumbent, and for a bound, until the budget is spent."""
 
-        def solve(program: OffloadProgram, best: Plan | None) -> Result:
-            return self._solve(problem, program, best, budget, rng, on_progress)
+        def solve(program: OffloadProgram, best: Plan | None, part: Budget) -> Result:
+            return self._solve(problem, program, best, part, rng, on_progress)
 
         return deepened(
             problem, budget, incumbent, NAME, quanta=UNITS, whole=False, solve=solve, most_variables=LARGEST_MODEL
@@ -119,7 +119,7 @@ class OffloadMilp:
 
         def claimed(units: float) -> float:
             sure = (units - program.given_away) * (1.0 - less)
-            bound = rounded_down(max(0.0, sure) * program.scale_s) if np.isfinite(units) else 0.0
+            bound = rounded_down(max(0.0, sure) * program.scale_s) if np.isfinite(units) and program.bounding else 0.0
             return bound if kept[0] is None else min(bound, rounded_down(kept[0].value_s))
 
         def improve(values: object) -> None:
@@ -184,7 +184,7 @@ class OffloadMilp:
             bound = claimed(seen[0])
             return Result(kept[0], bound, "", runtime, NAME, {NAME: bound})
         status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible and kept[0] is None:
+        if status == highspy.HighsModelStatus.kInfeasible and kept[0] is None and program.bounding:
             reason = "no placement respects devices, colocation, links and memory (proved by HiGHS)"
             return Result(infeasible=reason, runtime_s=runtime, solver=NAME)
         if status == highspy.HighsModelStatus.kOptimal:

@@ -66,7 +66,9 @@ class OffloadProgram:
     calls : int
         Calls with slots of their own, over all accelerators.
     exact : bool
-        Whether no accelerator has a rest.
+        Whether no accelerator has a rest or lacks one.
+    bounding : bool
+        Whether no plan is below the optimum.
     place : dict of (int, int) to int
         x[v, c].
     slots : list of (int, int, bool)
@@ -81,6 +83,7 @@ class OffloadProgram:
     least_call: float
     calls: int
     exact: bool
+    bounding: bool
     place: dict[tuple[int, int], int]
     slots: list[tuple[int, int, bool]]
     started: bool
@@ -118,7 +121,7 @@ def size_of(problem: Problem) -> int:
 
 
 def build(
-    problem: Problem, scale_s: float, own: int, *, whole: bool, most_s: float, start: Plan | None
+    problem: Problem, scale_s: float, own: int, *, whole: bool, most_s: float, start: Plan | None, rest: bool = True
 ) -> OffloadProgram:
     """Write the program of a problem.
 
@@ -135,13 +138,22 @@ def build(
         Plans above this value may be left out.
     start : Plan, optional
         Where to start; a legal plan of at most ``most_s``.
+    rest : bool
+        Whether further calls have a slot. Without it the program only finds plans, of few calls.
     """
-    return _Builder(problem, scale_s, own, whole, most_s, start).made()
+    return _Builder(problem, scale_s, own, whole, most_s, start, rest).made()
 
 
 class _Builder:
     def __init__(
-        self, problem: Problem, scale_s: float, own: int, whole: bool, most_s: float, start: Plan | None
+        self,
+        problem: Problem,
+        scale_s: float,
+        own: int,
+        whole: bool,
+        most_s: float,
+        start: Plan | None,
+        rest: bool,
     ) -> None:
         self.problem, self.o, self.scale_s, self.whole, self.most_s = (
             problem,
@@ -161,12 +173,16 @@ class _Builder:
         self.least = self.epsilon if (self.acc <= self.epsilon).any() else 0.0
         self.slots: list[tuple[int, int, bool]] = []
         self.of: list[list[int]] = []
+        complete = True
         for a in range(self.A):
             fits = int(np.isfinite(o.acc_s[:, a]).sum())
             many = fits if limit is None else min(limit, fits)
-            numbers = range(min(own, many) + (many > own))
+            complete &= many <= own
+            numbers = range(min(own, many) + (rest and many > own))
             self.of.append([len(self.slots) + i for i in numbers])
             self.slots += [(a, i, i >= own) for i in numbers]
+        if start is not None and start.call_of is not None and not rest and start.call_of.max(initial=0) >= own:
+            start = None
         self.at = self._start(start)
         calls = sum(not rest for _, _, rest in self.slots)
         self.t = TimedProgram(0.0)
@@ -176,7 +192,8 @@ class _Builder:
             scale_s,
             self.least,
             calls,
-            calls == len(self.slots),
+            complete,
+            complete or rest,
             {},
             self.slots,
             start is not None,
