@@ -62,7 +62,7 @@ def test_plans(problem: Problem) -> None:
 def test_close_to_the_optimum(problem: Problem) -> None:
     """Short coolings from all on CPUs end near the optimum: with one call the fewest calls are all that there are."""
     search, rng = CallAnnealing(first=300), np.random.default_rng(0)
-    assert search(problem, budget=Budget(iterations=5000), rng=rng).value_s <= optimum(problem) * 1.1 + 1e-12
+    assert search(problem, budget=Budget(iterations=5000), rng=rng).value_s <= optimum(problem) * 1.3 + 1e-12
 
 
 @examples(50)

@@ -20,7 +20,10 @@ __all__ = ["OFFLOAD"]
 SMALL = 24
 """Operators up to which the integer programs end before search is worth its time."""
 
-POLISH_S = 4.0
+LARGE = 120
+"""Operators from which on the integer programs only take time."""
+
+POLISH_S = 1.0
 """Seconds for what is left between a value within the tolerance and the bound."""
 
 
@@ -69,7 +72,7 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
     rest = Stage(CallAnnealing(), 1.0, named="call-annealing")
     if n <= SMALL:
         return [Stage(both, 0.2, 0.1 + 0.02 * n), *programs, rest]
-    return [Stage(both, 0.6), *programs, rest]
+    return [Stage(both, 0.4), *programs, rest] if n <= LARGE else [Stage(both)]
 
 
 OFFLOAD = Strategy(("single-device", "offload-greedy"), _stages)

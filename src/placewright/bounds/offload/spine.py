@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 
 from placewright.algorithm import Budget, OnProgress, ignore
-from placewright.bounds.offload.spines import spine_of
+from placewright.bounds.offload.spines import spines
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import Result
@@ -26,8 +26,8 @@ class SpineBound:
 
     Guarantee: holds for every problem. Unlike accelerators and links are replaced by one that is at least as good as
     each. Bounds of programs are computed from multipliers here; HiGHS is only asked for them. 0, with a reason in the
-    log, beyond 20,000 operators. Weak where parallel work and not a path makes the time, and where the memory of all
-    accelerators together binds. Any-time. Complexity: blocks of the path squared, times operators + tensors, for the
+    log, beyond 20,000 operators. Weak where parallel work and not a path makes the time, and where few accelerators are
+    filled to the brim. Any-time. Complexity: blocks of the path squared, times operators + tensors, for the
     first bound; then a program for each interval that the shortest way takes. Placewright's own.
 
     Examples
@@ -55,6 +55,6 @@ class SpineBound:
         """Bound up to the value of ``incumbent``."""
         begun = budget.elapsed_s
         target = inf if incumbent is None else incumbent.value_s
-        bound, _ = spine_of(problem, budget, target, on_progress)
+        bound = max((b for b, _ in spines(problem, budget, lambda: target, on_progress)), default=0.0)
         bounds = {"spine": bound} if bound > 0.0 else {}
         return Result(lower_bound_s=bound, bounds=bounds, solver="spine", runtime_s=budget.elapsed_s - begun)

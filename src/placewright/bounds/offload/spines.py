@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from math import inf
 
 import numpy as np
@@ -14,7 +15,7 @@ from placewright.bounds.offload.relaxed import Relaxed, relaxed
 from placewright.problem import Problem
 from placewright.rounding import rounded_down
 
-__all__ = ["spine_of"]
+__all__ = ["spines"]
 
 log = logging.getLogger(__name__)
 
@@ -24,36 +25,91 @@ MOST_OPERATORS = 20_000
 MOST_STEPS = 2_000
 """Operators of a path up to which it is tried: pairs of them are tables."""
 
+MOST_PRICES = 16
+"""Prices of memory that are tried."""
 
-def spine_of(
-    problem: Problem, budget: Budget, target_s: float, on_progress: OnProgress
-) -> tuple[float, list[Interval]]:
-    """Return the bound, and the intervals of the path that gave it."""
+MET = 1.0 - 1e-9
+"""Part of a value that is as good as the value."""
+
+
+def spines(
+    problem: Problem, budget: Budget, target_s: Callable[[], float], on_progress: OnProgress
+) -> Iterator[tuple[float, list[Interval]]]:
+    """Yield bounds with the way along the path that gives each, until one meets ``target_s``, asked at each.
+
+    First of paths, then, where the best of them takes more memory than there is, of that one with prices on memory.
+    """
     if not 0 < len(problem.graph) <= MOST_OPERATORS:
         log.info("no spine bound: more than %d operators, or none", MOST_OPERATORS)
-        return 0.0, []
-    r = relaxed(problem)
-    best: tuple[float, list[Interval]] = (0.0, [])
-    seen: list[list[int]] = []
+        return
+    r, known, tried = relaxed(problem), 0.0, [list[int]()]
+    best: tuple[float, list[int], list[Interval]] = (-1.0, [], [])
 
-    def found(value: float) -> None:
-        lower = rounded_down(value)
-        if best[0] < lower < inf:
-            on_progress(Progress("spine", inf, lower, budget.elapsed_s))
+    def bounded(path: list[int], price: float) -> tuple[float, list[Interval]]:
+        """Return the bound at a price, which may be below 0."""
+        paid = price * r.total_capacity * (1.0 + 1e-12) if price > 0.0 else 0.0
+
+        def found(value: float) -> None:
+            lower = rounded_down(value) - paid
+            if known < lower < inf:
+                on_progress(Progress("spine", inf, lower, budget.elapsed_s))
+
+        value, way = Spine(r, path, budget, price).shortest(target_s() + paid, found)
+        return (rounded_down(value) - paid if np.isfinite(value) else -1.0), way
 
     for weight in _weights(r):
         path = longest_path(r, weight)
-        if path in seen or best[0] >= target_s * (1.0 - 1e-9) or (best[1] and budget.spent):
+        if path in tried or known >= target_s() * MET or (len(tried) > 1 and budget.spent):
             continue
-        seen.append(path)
+        tried.append(path)
         if len(path) > MOST_STEPS:
             log.info("no spine bound from a path of more than %d operators", MOST_STEPS)
             continue
-        value, way = Spine(r, path, budget).shortest(target_s, found)
-        lower = rounded_down(value) if np.isfinite(value) else 0.0
-        if not best[1] or lower > best[0]:
-            best = lower, way
-    return best
+        lower, way = bounded(path, 0.0)
+        known = max(known, lower)
+        best = max(best, (lower, path, way), key=lambda x: x[0])
+        yield max(lower, 0.0), way
+    for lower, way in _priced(r, best, bounded):
+        if lower > known:
+            known = lower
+            yield lower, way
+        if known >= target_s() * MET or budget.spent:
+            return
+
+
+def _priced(
+    r: Relaxed,
+    free: tuple[float, list[int], list[Interval]],
+    bounded: Callable[[list[int], float], tuple[float, list[Interval]]],
+) -> Iterator[tuple[float, list[Interval]]]:
+    """Yield bounds at prices of memory: they are concave in the price, so where two supporting lines cross is next."""
+
+    def excess(way: list[Interval]) -> float:
+        return sum(float(r.size[x.taken].sum()) for x in way if x.taken is not None) - r.total_capacity
+
+    value, path, way = free
+    low = 0.0, value, excess(way)
+    cpu = float(r.cpu_s[np.isfinite(r.cpu_s)].sum())
+    if not (np.isfinite(r.total_capacity) and low[2] > 0.0 and cpu > 0.0):
+        return
+    high, price = None, cpu / float(r.size.sum()) / 20.0
+    for _ in range(MOST_PRICES):
+        value, way = bounded(path, price)
+        yield value, way
+        here = price, value, excess(way)
+        if here[2] > 0.0:
+            low = here
+        else:
+            high = here
+        if high is None:
+            price *= 4.0
+            continue
+        if high[2] == low[2]:
+            return
+        price = (low[1] - high[1] + high[2] * high[0] - low[2] * low[0]) / (high[2] - low[2])
+        crossing = low[1] + low[2] * (price - low[0])
+        if not low[0] < price < high[0] or max(low[1], high[1]) >= crossing * (1.0 - 1e-6):
+            return
 
 
 def _weights(r: Relaxed) -> list[npt.NDArray[np.float64]]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from placewright.algorithm import Budget, OnProgress, ignore
 from placewright.bounds.offload.intervals import Interval
-from placewright.bounds.offload.spines import spine_of
+from placewright.bounds.offload.spines import spines
 from placewright.offloads import offloads_of
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
@@ -53,18 +53,20 @@ class SpinePlan:
     ) -> Result:
         """Bound up to the value of ``incumbent``; ``incumbent`` is returned where the plan is no better."""
         begun = budget.elapsed_s
-        target = inf if incumbent is None else incumbent.value_s
-        bound, way = spine_of(problem, budget, target, on_progress)
-        bounds = {"spine": bound} if bound > 0.0 else {}
-        result = Result(incumbent, lower_bound_s=bound, bounds=bounds, solver="spine-plan")
-        device = _devices(problem, way)
-        if device is not None:
+        best, known = Result(incumbent, solver="spine-plan"), [inf if incumbent is None else incumbent.value_s]
+        for bound, way in spines(problem, budget, lambda: known[-1], on_progress):
+            best = replace(best, lower_bound_s=max(best.lower_bound_s, bound))
+            device = _devices(problem, way)
+            if device is None:
+                continue
             found = judged(problem, device, Provenance("spine-plan"))
-            if found.value_s < target:
-                result = replace(result, plan=found.plan)
-            elif incumbent is None:
-                result = replace(result, rejected_s=found.rejected_s, rejected=found.rejected)
-        return replace(result, runtime_s=budget.elapsed_s - begun)
+            if found.value_s < best.value_s:
+                best = replace(best, plan=found.plan, rejected_s=inf, rejected="")
+                known.append(found.value_s)
+            elif best.plan is None:
+                best = replace(best, rejected_s=found.rejected_s, rejected=found.rejected)
+        bounds = {"spine": best.lower_bound_s} if best.lower_bound_s > 0.0 else {}
+        return replace(best, bounds=bounds, runtime_s=budget.elapsed_s - begun)
 
 
 def _devices(problem: Problem, way: list[Interval]) -> npt.NDArray[np.int32] | None:
