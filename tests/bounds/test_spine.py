@@ -50,8 +50,8 @@ def paths(r: Relaxed) -> list[list[int]]:
     return found
 
 
-def of_path(r: Relaxed, path: list[int], price: float = 0.0) -> float:
-    value, _ = Spine(r, path, Budget(), price).shortest(inf, lambda value: None)
+def of_path(r: Relaxed, path: list[int], price: float = 0.0, buckets: int = 0) -> float:
+    value, _ = Spine(r, path, Budget(), price, buckets).shortest(inf, lambda value: None)
     return value - price * r.total_capacity if price else value
 
 
@@ -71,9 +71,9 @@ def test_every_path_and_price(problem: Problem, data: st.DataObject) -> None:
     best, r = optimum(problem), relaxed(problem)
     for path in paths(r)[:8]:
         assert of_path(r, path) <= best * ABOVE or best == inf
-        price = data.draw(st.sampled_from([0.25, 1.0, 4.0]))
-        if np.isfinite(r.total_capacity):
-            assert of_path(r, path, price) <= best * ABOVE + 1e-9 or best == inf
+        price, buckets = data.draw(st.sampled_from([0.0, 0.25, 1.0, 4.0])), data.draw(st.sampled_from([0, 3, 50]))
+        if 0 < r.total_capacity < inf:
+            assert of_path(r, path, price, buckets) <= best * ABOVE + 1e-9 or best == inf
 
 
 @examples(300)

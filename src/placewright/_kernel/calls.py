@@ -359,24 +359,28 @@ def anneal_calls(
 
 
 @njit(cache=True)
-def shortest_intervals(alone: Floats, length: Floats, earliest: Floats, most: int, f: Floats, back: Ints) -> None:
-    """Least finish of m steps, each alone, or intervals of them; at most ``most`` intervals, any number when it is 0.
+def shortest_intervals(
+    alone: Floats, length: Floats, earliest: Floats, need: Ints, most: int, f: Floats, back: Ints
+) -> None:
+    """Least finish of m steps, each alone, or intervals of them, which may need ``most`` together.
 
-    ``length[i, j]`` is what interval i..j takes, ``earliest[i, j]`` when it ends at the earliest. Written to ``f``
-    (m+1, most+1) and to ``back``: the interval's first step, -1 for a step alone.
+    ``length[i, j]`` is what interval i..j takes, ``earliest[i, j]`` when it ends at the earliest, ``need[i, j]`` what
+    it needs. Written to ``f`` (m+1, most+1), by what is there at most, and to ``back``: the interval's first step, -1
+    for a step alone.
     """
     m = len(alone)
     f[0, :] = 0.0
     for t in range(1, m + 1):
         for k in range(most + 1):
             best, first = f[t - 1, k] + alone[t - 1], -1
-            if most == 0 or k > 0:
-                before = k - 1 if most > 0 else 0
-                for i in range(t):
-                    x = f[i, before] + length[i, t - 1]
+            for i in range(t):
+                before = k - need[i, t - 1]
+                if before < 0:
+                    continue
+                x = f[i, before] + length[i, t - 1]
+                if x < best:
+                    x = max(x, earliest[i, t - 1])
                     if x < best:
-                        x = max(x, earliest[i, t - 1])
-                        if x < best:
-                            best, first = x, i
+                        best, first = x, i
             f[t, k] = best
             back[t, k] = first

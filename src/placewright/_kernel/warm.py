@@ -152,7 +152,8 @@ def warm_up_offload() -> None:
     network, runs = CallNetwork(*links, square.copy(), cube, cube), np.ones((2, 2), dtype=np.bool_)
     limits = CallLimits(_ints(0, 1), _ints(0, 1, 2), _ints(0, 1), runs, np.ones(2), np.full(2, np.inf), 2)
     anneal_calls(network, limits, call_state(network, limits, _ints(0, 1)), 1.0, 0.1, 8, np.random.default_rng(0))
-    shortest_intervals(np.ones(2), square, square, 0, np.zeros((3, 1)), np.zeros((3, 1), dtype=np.int32))
+    none = np.zeros((2, 2), dtype=np.int32)
+    shortest_intervals(np.ones(2), square, square, none, 0, np.zeros((3, 1)), np.zeros((3, 1), dtype=np.int32))
 
 
 def _warm_up_sets() -> None:

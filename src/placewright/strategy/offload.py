@@ -32,7 +32,7 @@ class SpineAndAnnealing:
     """``spine-plan``, then ``call-annealing`` of the best split until it meets the bound."""
 
     lower_s: float = 0.0
-    spine_share: float = 0.5
+    spine_share: float = 0.7
 
     def __call__(
         self,

@@ -58,9 +58,12 @@ class Spine:
     budget : Budget
     price : float
         Seconds a byte of accelerator memory.
+    buckets : int
+        Parts of the memory of all accelerators in which the intervals' needs are counted, rounded down; 0: not at all,
+        but their number, where calls are limited.
     """
 
-    def __init__(self, r: Relaxed, path: Sequence[int], budget: Budget, price: float = 0.0) -> None:
+    def __init__(self, r: Relaxed, path: Sequence[int], budget: Budget, price: float = 0.0, buckets: int = 0) -> None:
         self.r, self.path, self.budget, self.price = r, list(path), budget, price
         self.low: list[int] = []
         self.high: list[int] = []
@@ -81,7 +84,9 @@ class Spine:
         self._asked: dict[tuple[int, int], float] = {}
         self._finish: dict[tuple[int, int], float] = {}
         most = 0 if r.calls is None else min(r.accelerators * r.calls, m)
-        self.most = most if most < m // 2 else 0
+        self.most = buckets or (most if most < m // 2 else 0)
+        self.buckets = buckets
+        self.need = np.full((m, m), 1 if self.most and not buckets else 0, dtype=np.int32)
         self._table()
 
     def __len__(self) -> int:
@@ -133,6 +138,9 @@ class Spine:
                     self.length[i, j:] = np.inf  # a longer interval has these inside too
                     break
                 within = inside
+                if self.buckets:
+                    part = float(r.size[inside].sum()) / r.total_capacity * (1.0 - 1e-12)
+                    self.need[i, j] = int(part * self.buckets)
                 clash = bool((inside & outside).any())  # a longer interval may do
                 self.length[i, j] = np.inf if clash else self._surely(inside, outside)
 
@@ -196,7 +204,7 @@ class Spine:
         m = len(self)
         f, back = np.zeros((m + 1, self.most + 1)), np.zeros((m + 1, self.most + 1), dtype=np.int32)
         while True:
-            shortest_intervals(self.alone, self.length, self.earliest, self.most, f, back)
+            shortest_intervals(self.alone, self.length, self.earliest, self.need, self.most, f, back)
             value = float(f[m].min())
             way = self._way(f, back)
             found(value)
@@ -229,7 +237,7 @@ class Spine:
             i = int(back[t, k])
             way.append((t - 1 if i < 0 else i, t - 1, i < 0))
             if i >= 0:
-                t, k = i, k - 1 if self.most else 0
+                t, k = i, k - int(self.need[i, t - 1])
             else:
                 t -= 1
         return way[::-1]

@@ -28,6 +28,9 @@ MOST_STEPS = 2_000
 MOST_PRICES = 16
 """Prices of memory that are tried."""
 
+MOST_BUCKETS = 500
+"""Parts of the memory in which it is counted."""
+
 MET = 1.0 - 1e-9
 """Part of a value that is as good as the value."""
 
@@ -45,7 +48,7 @@ def spines(
     r, known, tried = relaxed(problem), 0.0, [list[int]()]
     best: tuple[float, list[int], list[Interval]] = (-1.0, [], [])
 
-    def bounded(path: list[int], price: float) -> tuple[float, list[Interval]]:
+    def bounded(path: list[int], price: float, buckets: int = 0) -> tuple[float, list[Interval]]:
         """Return the bound at a price, which may be below 0."""
         paid = price * r.total_capacity * (1.0 + 1e-12) if price > 0.0 else 0.0
 
@@ -54,7 +57,7 @@ def spines(
             if known < lower < inf:
                 on_progress(Progress("spine", inf, lower, budget.elapsed_s))
 
-        value, way = Spine(r, path, budget, price).shortest(target_s() + paid, found)
+        value, way = Spine(r, path, budget, price, buckets).shortest(target_s() + paid, found)
         return (rounded_down(value) - paid if np.isfinite(value) else -1.0), way
 
     for weight in _weights(r):
@@ -80,9 +83,12 @@ def spines(
 def _priced(
     r: Relaxed,
     free: tuple[float, list[int], list[Interval]],
-    bounded: Callable[[list[int], float], tuple[float, list[Interval]]],
+    bounded: Callable[[list[int], float, int], tuple[float, list[Interval]]],
 ) -> Iterator[tuple[float, list[Interval]]]:
-    """Yield bounds at prices of memory: they are concave in the price, so where two supporting lines cross is next."""
+    """Yield bounds at prices of memory: they are concave in the price, so where two supporting lines cross is next.
+
+    Then those of ways whose intervals need no more for sure than there is, at the best price, half of it, and none.
+    """
 
     def excess(way: list[Interval]) -> float:
         return sum(float(r.size[x.taken].sum()) for x in way if x.taken is not None) - r.total_capacity
@@ -92,11 +98,12 @@ def _priced(
     cpu = float(r.cpu_s[np.isfinite(r.cpu_s)].sum())
     if not (np.isfinite(r.total_capacity) and low[2] > 0.0 and cpu > 0.0):
         return
-    high, price = None, cpu / float(r.size.sum()) / 20.0
+    high, price, tried = None, cpu / float(r.size.sum()) / 20.0, [low]
     for _ in range(MOST_PRICES):
-        value, way = bounded(path, price)
+        value, way = bounded(path, price, 0)
         yield value, way
         here = price, value, excess(way)
+        tried.append(here)
         if here[2] > 0.0:
             low = here
         else:
@@ -105,11 +112,15 @@ def _priced(
             price *= 4.0
             continue
         if high[2] == low[2]:
-            return
+            break
         price = (low[1] - high[1] + high[2] * high[0] - low[2] * low[0]) / (high[2] - low[2])
         crossing = low[1] + low[2] * (price - low[0])
         if not low[0] < price < high[0] or max(low[1], high[1]) >= crossing * (1.0 - 1e-6):
-            return
+            break
+    best = max(tried, key=lambda x: x[1])[0]
+    buckets = int(min(MOST_BUCKETS, max(50, 2e7 / len(path) ** 2)))
+    for price in dict.fromkeys((0.5 * best, 0.0, best)):
+        yield bounded(path, price, buckets)
 
 
 def _weights(r: Relaxed) -> list[npt.NDArray[np.float64]]:
