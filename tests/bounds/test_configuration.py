@@ -51,7 +51,7 @@ def test_the_bound_is_not_above_the_optimum(problem: Problem, factor: float) -> 
 
 
 @pytest.mark.slow
-@settings(SOME, max_examples=3000)
+@settings(SOME, max_examples=250)
 @given(max_load_problems(replicate=False, contiguity="any"), st.sampled_from([inf, 1.5, 1.0]))
 def test_the_bound_of_placements_without_order_is_not_above_the_optimum(problem: Problem, factor: float) -> None:
     """Where it matters most: unlike devices, CPUs, classes, wishes, links by pair, both passes."""

@@ -20,8 +20,10 @@ from placewright.solvers.max_load.cp_sat import LoadCpSat
 from placewright.solvers.max_load.milp import LoadMilp
 from placewright.solvers.max_load.program import build
 from tests.max_load.brute_force import optimum
+from tests.max_load.by_letters import problem_of
 from tests.max_load.random_problems import max_load_problems
 
+HALF = Link(0.5, 2.0, link_class="same-host")
 SOLVERS = [pytest.param(LoadCpSat(), id="cp-sat"), pytest.param(LoadMilp(), id="milp")]
 MANY = settings(
     max_examples=200,
@@ -214,3 +216,14 @@ def test_iterations_make_results_repeatable() -> None:
     for solver in (LoadCpSat(), LoadMilp()):
         first, second = runs(solver)
         assert first == second
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_program_that_presolve_solves(solver: Algorithm) -> None:
+    """c on the CPU takes 3 s beside ab and d: 3 s for both passes together. HiGHS 1.16 returned the start, of 4 s."""
+    options = {"contiguous_cpus": False, "training": "separate", "overlap": "transfers"}
+    seconds = [[0, 0, 3], [0, 0, 1], [1, 1, 3], [3, 3, 3]]
+    problem = problem_of(
+        seconds, [("ab", 0), ("bd", 0), ("cd", 0)], options, devices="ggc", links=(HALF,), tied=["ad"], backward="cd"
+    )
+    exact(solver, problem)

@@ -104,8 +104,15 @@ class LoadMilp:
         return result
 
     def _solve(
-        self, problem: Problem, budget: Budget, rng: np.random.Generator, best: Plan | None, on_progress: OnProgress
+        self,
+        problem: Problem,
+        budget: Budget,
+        rng: np.random.Generator,
+        best: Plan | None,
+        on_progress: OnProgress,
+        told: bool = True,
     ) -> Result:
+        """Run HiGHS once; ``told`` of the best plan as a solution to start from."""
         import highspy
 
         begun = budget.elapsed_s
@@ -166,7 +173,7 @@ class LoadMilp:
         if budget.iterations is not None:
             solver.setOptionValue("mip_max_nodes", budget.iterations)
         solver.passModel(_model(program, highspy))
-        if program.started:
+        if program.started and told:
             solution = highspy.HighsSolution()
             solution.col_value = program.start
             solver.setSolution(solution)
@@ -194,9 +201,14 @@ class LoadMilp:
         if status == highspy.HighsModelStatus.kInfeasible and kept[0] is None:
             reason = "no placement respects devices, colocation, contiguity, links and memory (proved by HiGHS)"
             return Result(infeasible=reason, runtime_s=runtime, solver=NAME)
-        if status == highspy.HighsModelStatus.kOptimal:
-            improve(solver.getSolution().col_value)
         info = solver.getInfo()
+        if status == highspy.HighsModelStatus.kOptimal:
+            values = solver.getSolution().col_value
+            improve(values)
+            value = sum(values[k] for k in program.peaks)
+            if told and value > info.objective_function_value * (1.0 + LEAST_MARGIN) and not budget.spent:
+                # Seen with HiGHS 1.16: where presolve solves the program, it may return the start for the optimum.
+                return self._solve(problem, budget, rng, kept[0], on_progress, told=False)
         # Where nothing is left to decide, HiGHS solves a linear program and knows no bound of a search.
         linear = all(program.free) and status == highspy.HighsModelStatus.kOptimal
         bound = claimed(float(info.objective_function_value if linear else info.mip_dual_bound))
