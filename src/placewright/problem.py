@@ -214,8 +214,8 @@ class Problem:
                 )
         if _syncs_for_nothing(self):
             found.append(
-                "replicas synchronise their weights, but the links state no bandwidth, only the times of a table; "
-                "give the sync bandwidth (--sync-bandwidth '10 GB/s')"
+                "replicas synchronise their weights, but some devices of equal times have no link of finite bandwidth "
+                "between them; give the sync bandwidth (--sync-bandwidth '10 GB/s')"
             )
         for wish in self.wishes:
             rows, columns = self._matches(wish)
@@ -234,10 +234,15 @@ class Problem:
 
 
 def _syncs_for_nothing(problem: Problem) -> bool:
-    """Whether replicas would synchronise over links of infinite bandwidth, because a table gives the transfer times."""
-    objective = problem.objective
-    if not isinstance(objective, MaxLoad) or not objective.replicate or problem.times.transfer_s is None:
+    """Whether replicas would synchronise over no link, or an infinite one where a table gives the times."""
+    objective, cluster = problem.objective, problem.cluster
+    if not isinstance(objective, MaxLoad) or not objective.replicate:
         return False
-    infinite = any(link.bandwidth_bytes_per_s == float("inf") for link in problem.cluster.links)
-    trains = any(v.backward for v in problem.graph.operators)
-    return objective.sync_bandwidth_bytes_per_s is None and infinite and trains
+    if objective.sync_bandwidth_bytes_per_s is not None or not any(v.backward for v in problem.graph.operators):
+        return False
+    given = problem.times.transfer_s is not None
+    if given and any(link.bandwidth_bytes_per_s == float("inf") for link in cluster.links):
+        return True
+    p = problem.times.processing_s
+    apart = np.argwhere((cluster.rule_of < 0) & ~np.eye(len(cluster), dtype=bool))
+    return any(bool((p[:, i] == p[:, j]).all()) for i, j in apart.tolist())

@@ -107,8 +107,8 @@ def problems(draw):
     wishes = draw(st.lists(st.builds(Wish, st.just("*"), st.just("*"), st.booleans()), max_size=1))
     offloads = st.builds(Offload, st.none() | st.integers(1, 10**6))
     objective = draw(st.builds(Makespan, st.sampled_from(["none", "link", "port"])) | max_loads() | offloads)
-    if table and isinstance(objective, MaxLoad) and objective.sync_bandwidth_bytes_per_s is None:
-        objective = replace(objective, sync_bandwidth_bytes_per_s=8.0)  # a table may leave links of any bandwidth
+    if isinstance(objective, MaxLoad) and objective.sync_bandwidth_bytes_per_s is None:
+        objective = replace(objective, sync_bandwidth_bytes_per_s=8.0)  # links may be absent, or of any bandwidth
     return Problem(graph, cluster, Times(processing, transfer if table else None, draw(TEXT)), objective, wishes)
 
 

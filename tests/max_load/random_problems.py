@@ -57,8 +57,9 @@ def max_load_problems(
     if pins and draw(st.integers(0, 3)) == 0:
         v, i = draw(st.integers(0, n - 1)), draw(st.integers(0, D - 1))
         wishes.append(Wish(f"v{v}", f"d{i}", forbid=draw(st.booleans())))
-    # Over links of infinite bandwidth, replicas that a table says nothing of need a bandwidth of their own.
+    # Over no link, or over one of infinite bandwidth beside a table, replicas need a bandwidth of their own.
     endless = transfer_s is not None and any(link.bandwidth_bytes_per_s == INF for link in cluster.links)
+    endless |= bool(((cluster.rule_of < 0) & ~np.eye(D, dtype=bool)).any())
     objective = MaxLoad(
         contiguity or draw(st.sampled_from(["contiguous", "convex", "any"])),  # type: ignore[arg-type]
         _or_draw(draw, contiguous_cpus),

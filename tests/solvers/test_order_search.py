@@ -26,6 +26,7 @@ from placewright.solvers.max_load.order_search import OrderSearch
 from placewright.solvers.max_load.orders import Orders, order_of
 from placewright.verify import verify
 from tests.max_load.brute_force import optimum
+from tests.max_load.by_letters import problem_of
 from tests.max_load.random_problems import max_load_problems
 
 SOME = settings(
@@ -162,3 +163,10 @@ def test_a_hundred_orders_come_near_to_the_published_values(name, value):
     """Within 1 % of the optimum on every file, never below it."""
     result = searched(read_partitioning(WORKLOADS / name, MaxLoad()), 100)
     assert value * (1 - 1e-6) <= result.value_s * 1e3 <= value * 1.01
+
+
+def test_one_unit_leaves_nothing_to_order() -> None:
+    """A single operator is searched within seconds of budget without a flood of moves: 2 s on the faster device."""
+    problem = problem_of([[3, 2]], devices="gg")
+    result = OrderSearch()(problem, budget=Budget(0.3), rng=np.random.default_rng(0))
+    assert result.value_s == 2.0

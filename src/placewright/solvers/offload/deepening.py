@@ -58,7 +58,7 @@ def deepened(
         most_s = _largest_value(problem) if best is None else best.value_s
         program = build(problem, most_s / quanta, 1, whole=whole, most_s=most_s, start=best, rest=False)
         result = result.merge(solve(program, best, budget.share(FEW_CALLS)))
-    while True:
+    while not budget.spent:
         plan = result.plan
         if plan is not None and plan.value_s <= 0.0:
             break
