@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -165,10 +164,15 @@ def posed_plan(problem_path: Path, plan_path: Path) -> tuple[Problem, PlanFile]:
             "writes it, or the plan itself"
         )
 
+    unreadable: list[InvalidInput] = []
+
     def planned() -> Objective:
-        with suppress(InvalidInput):  # a plan that does not carry its problem
+        try:
             return read_plan(plan_path).problem.objective
-        return MaxLoad()
+        except InvalidInput as error:
+            if "does not carry its problem" not in str(error):
+                unreadable.append(error)
+            return MaxLoad()
 
     try:
         problem = read_any_problem(problem_path, planned).problem
@@ -179,6 +183,8 @@ def posed_plan(problem_path: Path, plan_path: Path) -> tuple[Problem, PlanFile]:
             is_plan = f"says that it is {PLAN_SCHEMA!r}" in str(not_a_problem)
             about_it = error.what.startswith(f"plan file {str(problem_path)!r}")
             raise (not_a_problem if about_it and not is_plan else error) from None
+    if unreadable:
+        raise unreadable[0]
     return problem, read_plan(plan_path, problem)
 
 

@@ -43,6 +43,17 @@ def test_a_workload_is_planned_for_its_latency(placewright: Call, chain: Path, e
     assert "Calls in the order of their starts" in (chain.parent / "r.html").read_text()
 
 
+def test_what_is_wrong_with_a_plan_is_said(placewright: Call, chain: Path, expert: tuple[object, ...]) -> None:
+    """A plan that can't be read is named with its fault, not as one for another problem."""
+    plan = chain.parent / "plan.json"
+    assert placewright("plan", chain, *OFFLOAD, *expert, "-o", plan).code == 0
+    content = json.loads(plan.read_text())
+    content["schedule"]["operators"]["call"][0] = -1
+    plan.write_text(json.dumps(content))
+    shown = placewright("verify", chain, plan)
+    assert shown.code == 2 and "schedule.operators.call[0] is -1; calls are counted from 0" in shown.line
+
+
 def test_a_limit_of_calls(placewright: Call, chain: Path, expert: tuple[object, ...]) -> None:
     """With one call a device the split breaks the rule: exit code 3."""
     shown = placewright("plan", chain, *OFFLOAD, "--calls", "1", *expert)

@@ -88,7 +88,8 @@ def explain_offloading(problem: Problem, result: Result, singles: Mapping[str, f
         if on_cpus.feasible and used != {True}:
             found.append(_against(plan.value_s, on_cpus.value_s, "the CPUs alone"))
     else:
-        found.append("The CPUs alone can't run the network.")
+        pooled = any(d.kind == "cpu" for d in problem.cluster.devices)
+        found.append("The CPUs alone can't run the network." if pooled else "There are no CPUs to run the rest.")
     alone = {name: s for name, s in singles.items() if kinds.get(name) != "cpu" and s < float("inf")}
     if alone:
         name = min(alone, key=lambda x: alone[x])
