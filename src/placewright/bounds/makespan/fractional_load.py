@@ -25,10 +25,11 @@ def fractional_load(
     incumbent: Plan | None = None,
     on_progress: OnProgress = ignore,
 ) -> Result:
-    """Bound the makespan by the largest load of a device; see :func:`placewright.bounds.divided_load.divided_load`.
+    """Bound the makespan by the largest load of a device when operators may be divided among devices.
 
     Guarantee: a device runs one operator at a time, so that the makespan is at least its load; a placement divides
     nothing, and so is a solution of the linear program.
+    The linear program, and why its bound is safe: :func:`placewright.bounds.divided_load.divided_load`.
     """
     a = arrays_of(problem)
     if not a.allowed.any(axis=1).all():

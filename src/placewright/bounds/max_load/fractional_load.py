@@ -24,11 +24,12 @@ def fractional_load(
     incumbent: Plan | None = None,
     on_progress: OnProgress = ignore,
 ) -> Result:
-    """Bound the max-load by computing alone; see :func:`placewright.bounds.divided_load.divided_load`.
+    """Bound the max-load by computing alone when operators may be divided among devices.
 
     Guarantee: however transfers overlap, the load of a device is at least its computing; the largest forward load plus
     the largest backward load is at least the largest sum of both; a stage on r devices is one that is divided among
     them, with less in the memory of each. Contiguity is left out.
+    The linear program, and why its bound is safe: :func:`placewright.bounds.divided_load.divided_load`.
 
     Examples
     --------
