@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from placewright import Cluster, Device, Link, Offload, Operator, OperatorGraph, Problem, Tensor
 from placewright.algorithm import Algorithm, Budget
 from placewright.bounds import BOUNDS, PROOFS
+from placewright.bounds.offload import interval_program
 from placewright.bounds.offload.intervals import Spine
 from placewright.bounds.offload.relaxed import Relaxed, relaxed
 from placewright.evaluate import judge
@@ -53,6 +55,14 @@ def paths(r: Relaxed) -> list[list[int]]:
 def of_path(r: Relaxed, path: list[int], price: float = 0.0, buckets: int = 0) -> float:
     value, _ = Spine(r, path, Budget(), price, buckets).shortest(inf, lambda value: None)
     return value - price * r.total_capacity if price else value
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unhurried() -> Iterator[None]:
+    """Give each linear program all the time that it needs: how tight the bound is depends on no clock here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interval_program, "MOST_S", 60.0)
+        yield
 
 
 @examples(1000)

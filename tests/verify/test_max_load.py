@@ -182,7 +182,10 @@ LATE = [Link(0.0, 8.0, link_class="same-host"), Link(0.5, 8.0, between=("g2", "g
         (step(devices=[Device("g0"), Device("g1", memory_bytes=9), Device("g2")]), "'g0' and 'g1', which are unlike"),
         (step(wishes=[Wish("a*", "g1")]), "operator 'a' is on 'g0', but a*=g1 pins it elsewhere"),
         (step(times=(2.0, 3.0, (4.0, 4.0, math.inf), 1.0)), "operator \"b'\" is on 'g2', which can't run it"),
-        (step(links=FAR[1:]), "transfer of 'x' from 'g0' to 'g2': there is no link between them"),
+        (
+            step(replace(TRAINING, sync_bandwidth_bytes_per_s=8.0), links=FAR[1:]),
+            "transfer of 'x' from 'g0' to 'g2': there is no link between them",
+        ),
     ],
 )
 def test_each_rule_of_a_problem_that_the_plan_breaks_is_named(problem, message):
