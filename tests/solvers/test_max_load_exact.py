@@ -231,7 +231,7 @@ def test_a_program_that_presolve_solves(solver: Algorithm) -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_program_that_presolve_spoilt(solver: Algorithm) -> None:
-    """Four devices with a table of unlike links, and a channel: 4 s. CP-SAT 9.15 with presolve claimed that 5 s is best."""
+    """Unlike links of a table, and a channel: 4 s. CP-SAT 9.15 with presolve claimed that 5 s is best."""
     inf = float("inf")
     first = [[4, inf, 1, 0], [0, 4, inf, 3], [1, 0, 4, 3], [2, 1, 1, 4]]
     second = [[1, 3, 3, 0], [3, 1, 3, 2], [1, 0, 1, 3], [2, 0, 0, 1]]

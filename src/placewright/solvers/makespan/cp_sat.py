@@ -90,6 +90,7 @@ class CpSat:
         solver.parameters.num_workers = self.workers if budget.iterations is None else 1
         # No linear relaxations: see the model's docstring.
         solver.parameters.linearization_level = 0
+        solver.parameters.presolve_inclusion_work_limit = 0  # it spoilt optima of other models in release 9.15
         solver.parameters.subsolvers.extend(STRATEGIES)
         solver.parameters.random_seed = seed
         solver.parameters.catch_sigint_signal = False
