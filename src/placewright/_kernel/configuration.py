@@ -273,7 +273,8 @@ def dual(
     Any price gives a bound; the best is sought by bisection, until one is at or below ``floor``.
     """
     n = len(ptr) - 2
-    low, high = 0.0, max(1e-12, np.abs(profit).sum() / limit) * 4
+    worth = np.abs(profit).sum()
+    low, high = 0.0, max(1e-12, worth / max(limit, 1e-9 * worth, 1e-300)) * 4  # the limit may be 0
     least, at = 1e300, 0.0
     for k in range(40):
         price = 0.5 * (low + high) if k > 0 else 0.0
