@@ -316,7 +316,7 @@ def upper_labels(
         load, gain, low, high = labels.load[here], labels.gain[here], labels.low[here], labels.high[here]
         load2, gain2, low2, high2 = labels.load[there], labels.gain[there], labels.low[there], labels.high[there]
         B, B2, base, base2 = buckets[p], buckets[p + 1], ptr[p], ptr[p + 1]
-        scale = (B2 - 1) / limit
+        scale = (B2 - 1) / max(limit, 1e-300)  # the limit may be 0
         for s in range(base2 - base):
             most = NONE
             for j in range(s * B + low[s], s * B + high[s] + 1):
@@ -375,7 +375,7 @@ def real_sets(
         load2, gain2, low2, high2 = labels.load[there], labels.gain[there], labels.low[there], labels.high[there]
         tag, tag2 = labels.tag[here], labels.tag[there]
         B, B2, base, base2 = buckets[p], buckets[p + 1], ptr[p], ptr[p + 1]
-        scale = (B2 - 1) / limit
+        scale = (B2 - 1) / max(limit, 1e-300)  # the limit may be 0
         for s in range(base2 - base):
             most = NONE
             for j in range(s * B + low[s], s * B + high[s] + 1):
