@@ -63,6 +63,8 @@ SHARED_BY_ALGORITHMS = {
     "placewright.bounds.offload.spines",
     "placewright.solvers.as_max_load",
     "placewright.solvers.copies",
+    "placewright.solvers.cp_sat_run",
+    "placewright.solvers.mip_run",
     "placewright.solvers.entry",
     "placewright.solvers.judged",
     "placewright.solvers.max_load.blocks",

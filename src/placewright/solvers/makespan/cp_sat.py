@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
 from placewright.rounding import rounded_down
+from placewright.solvers.cp_sat_run import run_cp_sat
 from placewright.solvers.makespan.cp_sat_model import build, decisions
 from placewright.solvers.makespan.start import starting_placement
 
@@ -54,8 +54,6 @@ class CpSat:
         on_progress: OnProgress = ignore,
     ) -> Result:
         """Search for a better plan than the incumbent, and for a bound, until the budget is spent."""
-        from ortools.sat.python import cp_model
-
         begun = budget.elapsed_s
         a = arrays_of(problem)
         if not a.allowed.any(axis=1).all():
@@ -80,50 +78,32 @@ class CpSat:
             value = float("inf") if best[0] is None else best[0].value_s
             on_progress(Progress("makespan-cp-sat", value, max(0.0, bound) * model.quantum_s, budget.elapsed_s))
 
-        class OnSolution(cp_model.CpSolverSolutionCallback):
-            def on_solution_callback(self) -> None:
-                improve(self.value)
-                report(self.best_objective_bound)
-
-        solver = cp_model.CpSolver()
-        solver.best_bound_callback = report
-        solver.parameters.num_workers = self.workers if budget.iterations is None else 1
-        # No linear relaxations: see the model's docstring.
-        solver.parameters.linearization_level = 0
-        solver.parameters.presolve_inclusion_work_limit = 0  # it spoilt optima of other models in release 9.15
-        solver.parameters.subsolvers.extend(STRATEGIES)
-        solver.parameters.random_seed = seed
-        solver.parameters.catch_sigint_signal = False
-        if budget.iterations is not None:
-            solver.parameters.max_deterministic_time = float(budget.iterations)
-        if np.isfinite(budget.seconds):
-            solver.parameters.max_time_in_seconds = max(0.05, budget.left_s)
+        parameters: dict[str, int] = {
+            "linearization_level": 0,  # see the model's docstring
+            "presolve_inclusion_work_limit": 0,  # it spoilt optima of other models in release 9.15
+        }
         if len(problem.graph) > 300:
             # On large models presolve's probing and symmetry search would eat the budget.
-            solver.parameters.cp_model_probing_level = 0
-            solver.parameters.symmetry_level = 0
-        status: list[Any] = []
-        callback = OnSolution()
-        thread = threading.Thread(target=lambda: status.append(solver.solve(model.proto, callback)), daemon=True)
-        thread.start()
-        while thread.is_alive():
-            # The main thread stays in Python, so that Ctrl-C can cancel the budget.
-            thread.join(0.1)
-            if budget.cancelled.is_set():
-                solver.stop_search()
-        outcome = status[0] if status else cp_model.UNKNOWN
+            parameters |= {"cp_model_probing_level": 0, "symmetry_level": 0}
+        run = run_cp_sat(
+            model.proto,
+            budget=budget,
+            workers=self.workers,
+            seed=seed,
+            on_solution=improve,
+            on_bound=report,
+            parameters=parameters,
+            strategies=STRATEGIES,
+        )
         runtime = budget.elapsed_s - begun
-        if outcome == cp_model.INFEASIBLE:
+        if run.infeasible:
             # No placement obeys devices, colocation, links and memory. The incumbent cut is never below the incumbent.
             reason = "no placement respects the allowed devices, links and memory limits (proved by CP-SAT)"
             if incumbent is not None:
                 reason = ""
             return Result(incumbent, infeasible=reason, runtime_s=runtime, solver="makespan-cp-sat")
-        bound = 0.0
-        if outcome in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN):
-            bound = rounded_down(max(0.0, float(np.floor(solver.best_objective_bound))) * model.quantum_s)
-            if not np.isfinite(bound):
-                bound = 0.0
+        known = bool(np.isfinite(run.bound))
+        bound = rounded_down(max(0.0, float(np.floor(run.bound))) * model.quantum_s) if known else 0.0
         if incumbent is None and best[0] is not None and not budget.spent:
             # Without a horizon the quanta were coarse: prove the plan in fine ones.
             fine = self(problem, budget=budget, rng=rng, incumbent=best[0], on_progress=on_progress)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result, Status
 from placewright.rounding import rounded_down
+from placewright.solvers.cp_sat_run import run_cp_sat
 from placewright.solvers.max_load.program import Program, build
 from placewright.solvers.max_load.reach import largest_value, starting_plan, unit_devices, why_out_of_reach
 
@@ -106,44 +107,25 @@ class LoadCpSat:
             value = float("inf") if kept[0] is None else kept[0].value_s
             on_progress(Progress(NAME, value, max(0.0, bound) * program.scale_s, budget.elapsed_s))
 
-        class OnSolution(cp_model.CpSolverSolutionCallback):
-            def on_solution_callback(self) -> None:
-                improve(self.value)
-                report(self.best_objective_bound)
-
-        solver = cp_model.CpSolver()
-        solver.best_bound_callback = report
-        solver.parameters.num_workers = self.workers if budget.iterations is None else 1
-        solver.parameters.subsolvers.extend(self.strategies)
-        solver.parameters.random_seed = seed
-        solver.parameters.catch_sigint_signal = False
-        solver.parameters.cp_model_presolve = False  # see the class
-        if budget.iterations is not None:
-            solver.parameters.max_deterministic_time = float(budget.iterations)
-        if np.isfinite(budget.seconds):
-            solver.parameters.max_time_in_seconds = max(0.05, budget.left_s)
-        status: list[Any] = []
-        callback = OnSolution()
-        thread = threading.Thread(target=lambda: status.append(solver.solve(model, callback)), daemon=True)
-        thread.start()
-        while thread.is_alive():
-            # The main thread stays in Python, so that Ctrl-C can cancel the budget.
-            thread.join(0.1)
-            if budget.cancelled.is_set():
-                solver.stop_search()
-        outcome = status[0] if status else cp_model.UNKNOWN
+        run = run_cp_sat(
+            model,
+            budget=budget,
+            workers=self.workers,
+            seed=seed,
+            on_solution=improve,
+            on_bound=report,
+            parameters={"cp_model_presolve": False},  # see the class
+            strategies=self.strategies,
+        )
         plan, runtime = kept[0], budget.elapsed_s - begun
-        if outcome == cp_model.INFEASIBLE:
-            if plan is None:
-                reason = "no placement respects devices, colocation, contiguity, links and memory (proved by CP-SAT)"
-                return Result(infeasible=reason, runtime_s=runtime, solver=NAME)
-            # Nothing is better than the plan to start from.
-            bound = rounded_down(plan.value_s)
-        elif outcome in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN):
-            whole = float(np.ceil(solver.best_objective_bound - 1e-6))
-            bound = rounded_down(max(0.0, whole) * program.scale_s) if np.isfinite(whole) else 0.0
+        if run.infeasible and plan is None:
+            reason = "no placement respects devices, colocation, contiguity, links and memory (proved by CP-SAT)"
+            return Result(infeasible=reason, runtime_s=runtime, solver=NAME)
+        if run.infeasible:  # nothing is better than the plan to start from
+            bound = inf
         else:
-            bound = 0.0
+            whole = float(np.ceil(run.bound - 1e-6))
+            bound = rounded_down(max(0.0, whole) * program.scale_s) if np.isfinite(whole) else 0.0
         # A placement above the plan's value may have been left out of the model.
         bound = min(bound, rounded_down(plan.value_s)) if plan is not None else bound
         return Result(plan, bound, "", runtime, NAME, {NAME: bound})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +11,6 @@ import numpy.typing as npt
 
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
 from placewright.evaluate import plan_for
-from placewright.highs import new_highs
 from placewright.loads import loads_of
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
@@ -21,6 +18,7 @@ from placewright.result import Result, Status
 from placewright.rounding import rounded_down
 from placewright.solvers.max_load.program import Program, build
 from placewright.solvers.max_load.reach import largest_value, starting_plan, unit_devices, why_out_of_reach
+from placewright.solvers.mip_run import LEAST_MARGIN, TOLERANCE, UNITS, run_mip
 
 __all__ = ["LoadMilp"]
 
@@ -29,21 +27,6 @@ Floats = npt.NDArray[np.float64]
 NAME = "max-load-milp"
 LARGEST_MODEL = 400_000
 """Most variables for which a model is built."""
-
-UNITS = 1000.0
-"""Units of time in the value of the incumbent: the solver's tolerances are absolute."""
-
-TOLERANCE = 1e-9
-"""Of reduced costs, in units of time: see :func:`margin`."""
-
-GRACE_S = 1.0
-"""Seconds that a cancelled search has to end. HiGHS asks seldom whether it should, up to 20 s apart."""
-
-LONGEST_WAIT_S = 60.0
-"""Seconds that the interpreter waits at its end for a search that was left."""
-
-LEAST_MARGIN = 2e-7
-"""Relative; a fifth of what counts as proved optimal."""
 
 
 def margin(variables: int) -> float:
@@ -110,9 +93,7 @@ class LoadMilp:
         rng: np.random.Generator,
         best: Plan | None,
         on_progress: OnProgress,
-        told: bool = True,
     ) -> Result:
-        """Run HiGHS once; ``told`` of the best plan as a solution to start from."""
         import highspy
 
         begun = budget.elapsed_s
@@ -129,7 +110,6 @@ class LoadMilp:
         seed = int(rng.integers(2**31 - 1))
         provenance = Provenance(NAME, None, "", {"threads": threads, "highs_seed": seed})
         kept: list[Plan | None] = [best]
-        seen, left = [0.0], threading.Event()
         less = margin(len(program.upper))
 
         def claimed(units: float) -> float:
@@ -142,78 +122,25 @@ class LoadMilp:
             if found is not None and (kept[0] is None or found.value_s < kept[0].value_s):
                 kept[0] = found
 
-        def report(event: Any) -> None:
-            if left.is_set():
-                return
-            if np.isfinite(event.data_out.mip_dual_bound):
-                seen[0] = max(seen[0], event.data_out.mip_dual_bound)
+        def report(units: float) -> None:
             value = float("inf") if kept[0] is None else kept[0].value_s
-            on_progress(Progress(NAME, value, claimed(event.data_out.mip_dual_bound), budget.elapsed_s))
+            on_progress(Progress(NAME, value, claimed(units), budget.elapsed_s))
 
-        def improved(event: Any) -> None:
-            if left.is_set():
-                return
-            improve(np.asarray(event.data_out.mip_solution))
-            report(event)
-
-        def interrupt(event: Any) -> None:
-            event.data_in.user_interrupt = budget.cancelled.is_set()
-
-        solver = new_highs()
-        for option, setting in {
-            "threads": threads,
-            "parallel": "on" if threads > 1 else "off",
-            "random_seed": seed,
-            "mip_rel_gap": 0.0,
-            "mip_abs_gap": UNITS * LEAST_MARGIN,
-            "dual_feasibility_tolerance": TOLERANCE,
-            "time_limit": max(0.05, min(budget.left_s, 1e6)),
-        }.items():
-            solver.setOptionValue(option, setting)
-        if budget.iterations is not None:
-            solver.setOptionValue("mip_max_nodes", budget.iterations)
-        solver.passModel(_model(program, highspy))
-        if program.started and told:
-            solution = highspy.HighsSolution()
-            solution.col_value = program.start
-            solver.setSolution(solution)
-        solver.cbMipImprovingSolution += improved
-        solver.cbMipLogging += report
-        for signal in (solver.cbMipInterrupt, solver.cbSimplexInterrupt, solver.cbIpmInterrupt):
-            signal += interrupt
-        thread = threading.Thread(target=solver.run, daemon=True)
-        thread.start()
-        while thread.is_alive():
-            # The main thread stays in Python, so that Ctrl-C can cancel the budget.
-            thread.join(0.1)
-            if budget.cancelled.is_set():
-                thread.join(GRACE_S)
-                break
+        run = run_mip(
+            _model(program, highspy),
+            budget=budget,
+            threads=threads,
+            seed=seed,
+            start=program.start if program.started else None,
+            on_solution=improve,
+            on_bound=report,
+        )
         runtime = budget.elapsed_s - begun
-        if thread.is_alive():
-            # It ends by itself when HiGHS asks next; what it reports then is dropped. The interpreter waits for it at
-            # its own end, since a callback into one that is gone aborts the process.
-            left.set()
-            atexit.register(thread.join, LONGEST_WAIT_S)
-            bound = claimed(seen[0])
-            return Result(kept[0], bound, "", runtime, NAME, {NAME: bound})
-        status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible and kept[0] is None:
+        if run.infeasible and kept[0] is None:
             reason = "no placement respects devices, colocation, contiguity, links and memory (proved by HiGHS)"
             return Result(infeasible=reason, runtime_s=runtime, solver=NAME)
-        info = solver.getInfo()
-        if status == highspy.HighsModelStatus.kOptimal:
-            values = solver.getSolution().col_value
-            improve(values)
-            value = sum(values[k] for k in program.peaks)
-            if told and value > info.objective_function_value * (1.0 + LEAST_MARGIN) and not budget.spent:
-                # Seen with HiGHS 1.16: where presolve solves the program, it may return the start for the optimum.
-                return self._solve(problem, budget, rng, kept[0], on_progress, told=False)
-        # Where nothing is left to decide, HiGHS solves a linear program and knows no bound of a search.
-        linear = all(program.free) and status == highspy.HighsModelStatus.kOptimal
-        bound = claimed(float(info.objective_function_value if linear else info.mip_dual_bound))
-        plan = kept[0]
-        return Result(plan, bound, "", runtime, NAME, {NAME: bound})
+        bound = claimed(run.bound)
+        return Result(kept[0], bound, "", runtime, NAME, {NAME: bound})
 
 
 def _model(program: Program, highspy: Any) -> Any:

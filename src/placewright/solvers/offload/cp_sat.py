@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
 from placewright.rounding import rounded_down
+from placewright.solvers.cp_sat_run import run_cp_sat
 from placewright.solvers.offload.deepening import best_of_solution, deepened, why_too_large
 from placewright.solvers.offload.program import OffloadProgram
 
@@ -23,14 +23,9 @@ NAME = "offload-cp-sat"
 LARGEST_MODEL = 400_000
 """Most variables for which a model is built."""
 
-PRESOLVE = {"cp_model_probing_level": 0, "presolve_inclusion_work_limit": 0, "symmetry_level": 0}
-"""Settings of CP-SAT. Probing took 13 s on layer ResNet-50, for nothing; alike accelerators are told apart by rows.
-
-Release 9.15 returned an optimum above the true one on 1 of 1,000 random problems, from a model in which several rules
-had the same long sum on their right side; without probing, or without the search for rows that contain each other, most
-of those came out right, and without presolve all. The model now has each long sum once, which was without error on the
-same problems and on 4,000 others at CP-SAT's default settings, and on 5,500 at these.
-"""
+PARAMETERS = {"cp_model_presolve": False}
+"""Settings of CP-SAT: release 9.15 with presolve returned optima above the true ones on 1 of 1,000 random problems,
+from a model in which several rules had the same long sum on their right side, and on the max-load's model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,38 +110,20 @@ class OffloadCpSat:
             value = float("inf") if kept[0] is None else kept[0].value_s
             on_progress(Progress(NAME, value, claimed(bound), budget.elapsed_s))
 
-        class OnSolution(cp_model.CpSolverSolutionCallback):
-            def on_solution_callback(self) -> None:
-                improve(self.value)
-                report(self.best_objective_bound)
-
-        solver = cp_model.CpSolver()
-        solver.best_bound_callback = report
-        solver.parameters.num_workers = self.workers if budget.iterations is None else 1
-        solver.parameters.random_seed = seed
-        solver.parameters.catch_sigint_signal = False
-        for setting, value in PRESOLVE.items():
-            setattr(solver.parameters, setting, value)
-        if budget.iterations is not None:
-            solver.parameters.max_deterministic_time = float(budget.iterations)
-        if np.isfinite(budget.seconds):
-            solver.parameters.max_time_in_seconds = max(0.05, budget.left_s)
-        status: list[Any] = []
-        callback = OnSolution()
-        thread = threading.Thread(target=lambda: status.append(solver.solve(model, callback)), daemon=True)
-        thread.start()
-        while thread.is_alive():
-            # The main thread stays in Python, so that Ctrl-C can cancel the budget.
-            thread.join(0.1)
-            if budget.cancelled.is_set():
-                solver.stop_search()
-        outcome = status[0] if status else cp_model.UNKNOWN
+        run = run_cp_sat(
+            model,
+            budget=budget,
+            workers=self.workers,
+            seed=seed,
+            on_solution=improve,
+            on_bound=report,
+            parameters=PARAMETERS,
+        )
         runtime = budget.elapsed_s - begun
-        if outcome == cp_model.INFEASIBLE and kept[0] is None and program.bounding:
+        if run.infeasible and kept[0] is None and program.bounding:
             reason = "no placement respects devices, colocation, links and memory (proved by CP-SAT)"
             return Result(infeasible=reason, runtime_s=runtime, solver=NAME)
-        known = outcome in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN)
-        bound = claimed(solver.best_objective_bound) if known else 0.0
+        bound = claimed(run.bound)
         return Result(kept[0], bound, "", runtime, NAME, {NAME: bound})
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
-import threading
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
-from placewright.highs import new_highs
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
 from placewright.rounding import rounded_down
+from placewright.solvers.mip_run import LEAST_MARGIN, TOLERANCE, UNITS, run_mip
 from placewright.solvers.offload.deepening import best_of_solution, deepened, why_too_large
 from placewright.solvers.offload.program import OffloadProgram
 
@@ -23,21 +21,6 @@ __all__ = ["OffloadMilp"]
 NAME = "offload-milp"
 LARGEST_MODEL = 400_000
 """Most variables for which a model is built."""
-
-UNITS = 1000.0
-"""Units of time in the value of the incumbent: the solver's tolerances are absolute."""
-
-TOLERANCE = 1e-9
-"""Of reduced costs, in units of time, and of whole numbers: see :func:`margin`."""
-
-GRACE_S = 1.0
-"""Seconds that a cancelled search has to end. HiGHS asks seldom whether it should, up to 20 s apart."""
-
-LONGEST_WAIT_S = 60.0
-"""Seconds that the interpreter waits at its end for a search that was left."""
-
-LEAST_MARGIN = 2e-7
-"""Relative; a fifth of what counts as proved optimal."""
 
 
 def margin(choices: int, times: int) -> float:
@@ -105,9 +88,7 @@ class OffloadMilp:
         budget: Budget,
         rng: np.random.Generator,
         on_progress: OnProgress,
-        told: bool = True,
     ) -> Result:
-        """Run HiGHS once; ``told`` of the best plan as a solution to start from."""
         import highspy
 
         begun = budget.elapsed_s
@@ -115,7 +96,6 @@ class OffloadMilp:
         seed = int(rng.integers(2**31 - 1))
         provenance = Provenance(NAME, None, "", {"threads": threads, "highs_seed": seed})
         kept: list[Plan | None] = [best]
-        seen, left = [0.0], threading.Event()
         times = sum(program.timed.is_time)
         less = margin(len(program.timed.is_time) - times, times)
 
@@ -129,77 +109,25 @@ class OffloadMilp:
             if found is not None and (kept[0] is None or found.value_s < kept[0].value_s):
                 kept[0] = found
 
-        def report(event: Any) -> None:
-            if left.is_set():
-                return
-            if np.isfinite(event.data_out.mip_dual_bound):
-                seen[0] = max(seen[0], event.data_out.mip_dual_bound)
+        def report(units: float) -> None:
             value = float("inf") if kept[0] is None else kept[0].value_s
-            on_progress(Progress(NAME, value, claimed(event.data_out.mip_dual_bound), budget.elapsed_s))
+            on_progress(Progress(NAME, value, claimed(units), budget.elapsed_s))
 
-        def improved(event: Any) -> None:
-            if left.is_set():
-                return
-            improve(np.asarray(event.data_out.mip_solution))
-            report(event)
-
-        def interrupt(event: Any) -> None:
-            event.data_in.user_interrupt = budget.cancelled.is_set()
-
-        solver = new_highs()
-        for option, setting in {
-            "threads": threads,
-            "parallel": "on" if threads > 1 else "off",
-            "random_seed": seed,
-            "mip_rel_gap": 0.0,
-            "mip_abs_gap": UNITS * LEAST_MARGIN,
-            "mip_feasibility_tolerance": TOLERANCE,
-            "dual_feasibility_tolerance": TOLERANCE,
-            "time_limit": max(0.05, min(budget.left_s, 1e6)),
-        }.items():
-            solver.setOptionValue(option, setting)
-        if budget.iterations is not None:
-            solver.setOptionValue("mip_max_nodes", budget.iterations)
-        solver.passModel(_model(program, highspy))
-        if program.started and told:
-            solution = highspy.HighsSolution()
-            solution.col_value = program.timed.start
-            solver.setSolution(solution)
-        solver.cbMipImprovingSolution += improved
-        solver.cbMipLogging += report
-        for signal in (solver.cbMipInterrupt, solver.cbSimplexInterrupt, solver.cbIpmInterrupt):
-            signal += interrupt
-        thread = threading.Thread(target=solver.run, daemon=True)
-        thread.start()
-        while thread.is_alive():
-            # The main thread stays in Python, so that Ctrl-C can cancel the budget.
-            thread.join(0.1)
-            if budget.cancelled.is_set():
-                thread.join(GRACE_S)
-                break
+        run = run_mip(
+            _model(program, highspy),
+            budget=budget,
+            threads=threads,
+            seed=seed,
+            start=program.timed.start if program.started else None,
+            on_solution=improve,
+            on_bound=report,
+            mip_feasibility_tolerance=TOLERANCE,
+        )
         runtime = budget.elapsed_s - begun
-        if thread.is_alive():
-            # It ends by itself when HiGHS asks next; what it reports then is dropped. The interpreter waits for it at
-            # its own end, since a callback into one that is gone aborts the process.
-            left.set()
-            atexit.register(thread.join, LONGEST_WAIT_S)
-            bound = claimed(seen[0])
-            return Result(kept[0], bound, "", runtime, NAME, {NAME: bound})
-        status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible and kept[0] is None and program.bounding:
+        if run.infeasible and kept[0] is None and program.bounding:
             reason = "no placement respects devices, colocation, links and memory (proved by HiGHS)"
             return Result(infeasible=reason, runtime_s=runtime, solver=NAME)
-        info = solver.getInfo()
-        if status == highspy.HighsModelStatus.kOptimal:
-            values = solver.getSolution().col_value
-            improve(values)
-            value = values[program.timed.peak]
-            if told and value > info.objective_function_value * (1.0 + LEAST_MARGIN) and not budget.spent:
-                # Seen with HiGHS 1.16: where presolve solves the program, it may return the start for the optimum.
-                return self._solve(problem, program, kept[0], budget, rng, on_progress, told=False)
-        # Where nothing is left to decide, HiGHS solves a linear program and knows no bound of a search.
-        linear = all(program.timed.free) and status == highspy.HighsModelStatus.kOptimal
-        bound = claimed(float(info.objective_function_value if linear else info.mip_dual_bound))
+        bound = claimed(run.bound)
         return Result(kept[0], bound, "", runtime, NAME, {NAME: bound})
 
 
