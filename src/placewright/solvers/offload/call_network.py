@@ -18,7 +18,7 @@ def call_network(problem: Problem) -> tuple[CallNetwork, CallLimits]:
     """Return the network and the limits of its placements."""
     o = offloads_of(problem)
     n, units = len(o.cpu_s), int(o.unit_of.max(initial=-1)) + 1
-    seconds = np.column_stack([o.acc_s, o.cpu_s])
+    seconds = np.ascontiguousarray(np.column_stack([o.acc_s, o.cpu_s]))  # one order, so that kernels compile once
     network = CallNetwork(
         o.producer, o.reader_ptr, o.reader, o.made_ptr, o.read_ptr, o.read, seconds, o.in_from_s, o.out_to_s
     )
