@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from placewright._kernel.segment import Order, cut, random_order
+from placewright._kernel.order_moves import Order, random_order
+from placewright._kernel.segment import cut
 from placewright.algorithm import Budget
 from placewright.cluster import Cluster, Device, Link
 from placewright.evaluate import evaluate, plan_for

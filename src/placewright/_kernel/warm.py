@@ -28,10 +28,11 @@ from placewright._kernel.list_schedule import etf, heft, mean_upward_rank
 from placewright._kernel.load_descent import descend
 from placewright._kernel.load_moves import LoadLimits, LoadNetwork, anneal_loads, load_state, reset_loads, value_of
 from placewright._kernel.memory import peak_activations
+from placewright._kernel.order_moves import Order, random_order, search
 from placewright._kernel.pair_labels import FAR, loads_of_vertices, pair_states, share_out, stage_end, with_bits
 from placewright._kernel.path import heads, tails
 from placewright._kernel.schedule import Network, decode, retime, upward_rank, workspace
-from placewright._kernel.segment import Order, Stages, cut, multipliers, random_order, search, table
+from placewright._kernel.segment import Stages, cut, multipliers, table
 
 __all__ = ["warm_up", "warm_up_loads", "warm_up_makespan", "warm_up_offload"]
 

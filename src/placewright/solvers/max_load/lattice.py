@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from placewright._kernel.ideal_dp import Labels, Lattice, boundaries, expand, may_lie, new_labels, states_above
 from placewright._kernel.ideals import Ideals, enumerate_ideals, first_ideal, sums
-from placewright._kernel.segment import SLACK, Order, multipliers
+from placewright._kernel.order_moves import Order
+from placewright._kernel.segment import SLACK, multipliers
 from placewright.algorithm import Budget
 from placewright.solvers.max_load.blocks import Blocks, Stage
 

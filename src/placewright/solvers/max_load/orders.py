@@ -9,7 +9,8 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
-from placewright._kernel.segment import UNREACHABLE, Order, cut, random_order, search, table
+from placewright._kernel.order_moves import Order, random_order, search
+from placewright._kernel.segment import UNREACHABLE, cut, table
 from placewright.algorithm import Budget
 from placewright.solvers.max_load.blocks import Blocks, Stage
 from placewright.solvers.max_load.lattice import fractional_bound
