@@ -8,25 +8,23 @@ reference table there. Every solver runs in a process of its own: so its peak me
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import multiprocessing
-import os
 import resource
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from published import Reference, gap_of, rows_of, run, split_of
 
 import placewright as pw
 from placewright._kernel.warm import warm_up
 from placewright.algorithm import Budget
-from placewright.host import cpu_name
-from placewright.io import read_partitioning, read_split, write_atomic
+from placewright.io import read_partitioning, read_split
 from placewright.solvers.entry import Entry
 from placewright.solvers.expert import Expert
 
-WORKLOADS = Path(os.environ.get("PLACEWRIGHT_WORKLOADS", Path(__file__).parents[3] / "shared/workloads"))
 FOLDER = "dnn-partitioning/throughput"
 BASELINES = {
     "single-device": "published-one-accelerator",
@@ -58,7 +56,7 @@ class Row:
     @property
     def gap(self) -> float:
         """Share of the value that is not proved."""
-        return max(0.0, 1 - self.bound_ms / self.value_ms) if 0 < self.value_ms < math.inf else 1.0
+        return gap_of(self.value_ms, self.bound_ms)
 
 
 def measured(path: Path, contiguity: str, solver: str, budget_s: float) -> Row:
@@ -73,6 +71,8 @@ def measured(path: Path, contiguity: str, solver: str, budget_s: float) -> Row:
     except EOFError:
         row = Row(math.inf, 0.0, 0.0, 0.0, "the process ended", (), {})
     worker.join()
+    if row.broken.startswith("verify"):
+        raise SystemExit(f"{path.stem}, {solver}: {row.broken}")
     return row
 
 
@@ -87,9 +87,9 @@ def _work(
     def seen(progress: pw.Progress) -> None:
         curve.append((time.monotonic() - clock, progress.value_s * 1e3, progress.lower_bound_s * 1e3))
 
-    given = {}
-    if solver == "expert":
-        given["expert"] = Entry(Expert(read_split(_split_of(path), problem).device_of), False, "", starts_afresh=True)
+    given, split = {}, split_of(path)
+    if solver == "expert" and split is not None:
+        given["expert"] = Entry(Expert(read_split(split, problem).device_of), False, "", starts_afresh=True)
     try:
         result = pw.solve(problem, solver=solver, budget=Budget(budget_s), on_progress=seen, given=given)
     except pw.PlacewrightError as error:
@@ -98,9 +98,7 @@ def _work(
     seconds = time.monotonic() - clock
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     value, broken = result.value_s, ""
-    if result.plan is None or (
-        solver in BASELINES and result.rejected_s < value
-    ):  # as published: without a look at memory
+    if result.plan is None or (solver in BASELINES and result.rejected_s < value):  # as published: memory is ignored
         value, broken = result.rejected_s, result.rejected or result.infeasible
     elif pw.verify(problem, result.plan):
         broken = "verify: " + pw.verify(problem, result.plan)[0]
@@ -109,59 +107,22 @@ def _work(
     pipe.send(Row(value * 1e3, result.lower_bound_s * 1e3, seconds, peak, broken, tuple(curve), detail))
 
 
-def _split_of(path: Path) -> Path:
-    """Find the human expert's split of a workload; training may use the inference network's."""
-    name = path.stem.removeprefix("layer_")
-    candidates = (name, name.replace("_training", "_inference"))
-    return next(
-        (f for c in candidates if (f := WORKLOADS / "dnn-partitioning/expert" / f"{c}_expert.json").exists()), path
-    )
+def sections(paths: Sequence[Path], reference: Reference, options: argparse.Namespace) -> Iterator[Iterable[str]]:
+    """Make the tables of the document."""
+    yield _contiguous(paths, reference, options.budget)
+    yield _any(paths, reference, options.budget)
+    yield _baselines(paths, reference, options.compare_budget)
+    yield from (_side_by_side(paths, c, options.compare_budget) for c in ("contiguous", "any"))
 
 
 def main() -> None:
     """Print the tables, and write them where ``-o`` says."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds a solver and workload")
-    parser.add_argument("--compare-budget", type=float, default=10.0, help="seconds where solvers stand side by side")
-    parser.add_argument("--only", default="", help="part of the workloads' names")
-    parser.add_argument("-o", "--output", type=Path)
-    options = parser.parse_args()
-    paths = [p for p in sorted((WORKLOADS / FOLDER).glob("*.json")) if options.only in p.stem]
-    if not paths:
-        parser.error(f"no workloads in {WORKLOADS / FOLDER}; set PLACEWRIGHT_WORKLOADS to the folder that holds them")
-    reference = _reference()
-    text = [
-        "# The published max-load workloads",
-        "",
-        f"Made by `python benchmarks/quality/max_load.py --budget {options.budget:g} --compare-budget "
-        f"{options.compare_budget:g}` on {os.cpu_count()} cores ({cpu_name()}), seed 0.",
+    remarks = (
         "Times per sample in milliseconds; every plan was checked by `verify`. Compiling is not counted.",
         "Reference: the authors' programs and the best values known from trials, run on a machine of the same kind.",
-        "",
-    ]
-    sections: list[Callable[[], Iterable[str]]] = [
-        lambda: _contiguous(paths, reference, options.budget),
-        lambda: _any(paths, reference, options.budget),
-        lambda: _baselines(paths, reference, options.compare_budget),
-        lambda: _side_by_side(paths, options.compare_budget),
-    ]
-    for section in sections:
-        for line in section():
-            print(line, flush=True)
-            text.append(line)
-        text.append("")
-    if options.output is not None:
-        write_atomic(options.output, "\n".join(text))
-
-
-def _reference() -> dict[tuple[str, str, str], dict[str, str]]:
-    with (WORKLOADS / "reference.csv").open() as file:
-        return {
-            (Path(r["file"]).stem, r["problem"], r["method"]): r for r in csv.DictReader(file) if FOLDER in r["file"]
-        }
-
-
-Reference = dict[tuple[str, str, str], dict[str, str]]
+        "12 of the 16 published workloads: the others were not at hand.",
+    )
+    run("max_load.py", FOLDER, "Published max-load workloads", remarks, sections, __doc__)
 
 
 def _contiguous(paths: Sequence[Path], reference: Reference, budget_s: float) -> Iterable[str]:
@@ -169,45 +130,43 @@ def _contiguous(paths: Sequence[Path], reference: Reference, budget_s: float) ->
     yield ""
     yield "Ideals are told where the program over them made the plan, and not its start."
     yield ""
-    yield "| workload | ideals | value | reference | bound | seconds | peak MB | published s | published MB | faster |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
-    for path in paths:
-        row = measured(path, "contiguous", "ideal-dp", budget_s)
-        known = reference.get((path.stem, "max-load-contiguous", "best-known"), {})
-        published = reference.get((path.stem, "max-load-contiguous", "published-dp"), {})
-        wall = float(published.get("wall_s") or "nan")
-        over = ">" if "limit" in published.get("note", "") else ""
-        yield (
-            f"| {path.stem} | {row.detail.get('ideals', '')} | {row.value_ms:.6f} | {known.get('value', '')} | "
-            f"{row.bound_ms:.6f} | {row.seconds:.2f} | {row.peak_mb:.0f} | {over}{wall:.2f} | "
-            f"{published.get('peak_mb', '')} | {over}{wall / row.seconds:.2g}x |{_note(row)}"
-        )
+    headings = "workload, ideals, value, reference, bound, seconds, peak MB, published s, published MB, faster"
+
+    def rows() -> Iterator[list[str]]:
+        for path in paths:
+            row = measured(path, "contiguous", "ideal-dp", budget_s)
+            known = reference.get((path.stem, "max-load-contiguous", "best-known"), {})
+            published = reference.get((path.stem, "max-load-contiguous", "published-dp"), {})
+            wall = float(published.get("wall_s") or "nan")
+            over = ">" if "limit" in published.get("note", "") else ""
+            ours = [f"{row.value_ms:.6f}", known.get("value", ""), f"{row.bound_ms:.6f}"]
+            cost = [f"{row.seconds:.2f}", f"{row.peak_mb:.0f}", f"{over}{wall:.2f}", published.get("peak_mb", "")]
+            yield [path.stem, str(row.detail.get("ideals", "")), *ours, *cost, f"{over}{wall / row.seconds:.2g}x"]
+
+    yield from rows_of(headings.split(", "), rows())
 
 
 def _any(paths: Sequence[Path], reference: Reference, budget_s: float) -> Iterable[str]:
     yield "## Not contiguous: `auto`"
     yield ""
-    yield "| workload | value | bound | gap | seconds | best known before | its bound |"
-    yield "|---|---:|---:|---:|---:|---:|---:|"
     curves = {}
-    for path in paths:
-        row = measured(path, "any", "auto", budget_s)
-        curves[path.stem] = row
-        known = reference.get((path.stem, "max-load-non-contiguous", "best-known"), {})
-        yield (
-            f"| {path.stem} | {row.value_ms:.6f} | {row.bound_ms:.6f} | {row.gap:.4%} | {row.seconds:.1f} | "
-            f"{known.get('value', '')} | {known.get('bound', '')} |{_note(row)}"
-        )
+
+    def rows() -> Iterator[list[str]]:
+        for path in paths:
+            row = curves[path.stem] = measured(path, "any", "auto", budget_s)
+            known = reference.get((path.stem, "max-load-non-contiguous", "best-known"), {})
+            ours = [f"{row.value_ms:.6f}", f"{row.bound_ms:.6f}", f"{row.gap:.4%}", f"{row.seconds:.1f}"]
+            yield [path.stem, *ours, known.get("value", ""), known.get("bound", "")]
+
+    yield from rows_of(["workload", "value", "bound", "gap", "seconds", "best known before", "its bound"], rows())
     yield ""
     yield "### Any-time curves"
     yield ""
     yield "Value above the final value / bound below the final value, in percent of it, after so many seconds."
     yield ""
     marks = [m for m in MARKS_S if m <= budget_s]
-    yield f"| workload | {' | '.join(f'{m} s' for m in marks)} |"
-    yield f"|---|{'---:|' * len(marks)}"
-    for name, row in curves.items():
-        yield f"| {name} | " + " | ".join(_at(row, m) for m in marks) + " |"
+    shown = ([name, *(_at(row, m) for m in marks)] for name, row in curves.items())
+    yield from rows_of(["workload", *(f"{m} s" for m in marks)], shown)
 
 
 def _at(row: Row, seconds: float) -> str:
@@ -224,41 +183,34 @@ def _baselines(paths: Sequence[Path], reference: Reference, budget_s: float) -> 
     yield ""
     yield "A star: the placement breaks a rule (memory, number of devices), as the published program's does."
     yield ""
-    yield f"| workload | {' | '.join(BASELINES)} |"
-    yield f"|---|{'---:|' * len(BASELINES)}"
-    for path in paths:
-        cells = []
-        for solver, method in BASELINES.items():
-            free = solver in ("local-search", "scotch")
-            problem = "max-load-non-contiguous" if free else "max-load-contiguous"
-            known = reference.get((path.stem, problem, method), {}).get("value", "")
-            if solver == "expert" and not (known and _split_of(path) != path):
-                cells.append(f"no split ({float(known):.5g})" if known else "")
-                continue
-            row = measured(path, "any" if free else "contiguous", solver, budget_s)
-            ours = f"{row.value_ms:.5g}" if row.value_ms < math.inf else "none"
-            cells.append(ours + ("*" if row.broken else "") + (f" ({float(known):.5g})" if known else ""))
-        yield f"| {path.stem} | " + " | ".join(cells) + " |"
+
+    def cell(path: Path, solver: str) -> str:
+        free = solver in ("local-search", "scotch")
+        problem = "max-load-non-contiguous" if free else "max-load-contiguous"
+        known = reference.get((path.stem, problem, BASELINES[solver]), {}).get("value", "")
+        published = f" ({float(known):.5g})" if known else ""
+        if solver == "expert" and not (known and split_of(path)):
+            return f"no split{published}" if known else ""
+        row = measured(path, "any" if free else "contiguous", solver, budget_s)
+        ours = f"{row.value_ms:.5g}" if row.value_ms < math.inf else "none"
+        return ours + ("*" if row.broken else "") + published
+
+    yield from rows_of(["workload", *BASELINES], ([p.stem, *(cell(p, s) for s in BASELINES)] for p in paths))
 
 
-def _side_by_side(paths: Sequence[Path], budget_s: float) -> Iterable[str]:
-    for contiguity, solvers in (("contiguous", CONTIGUOUS_SOLVERS), ("any", ANY_SOLVERS)):
-        words = "not contiguous" if contiguity == "any" else contiguity
-        yield f"## Side by side, {words}, {budget_s:g} s each"
-        yield ""
-        yield "Value, gap and seconds of each solver by itself; without a bound of its own the gap to the quick ones."
-        yield ""
-        yield f"| workload | {' | '.join(solvers)} |"
-        yield f"|---|{'---:|' * len(solvers)}"
-        for path in paths:
-            rows = [measured(path, contiguity, solver, budget_s) for solver in solvers]
-            shown = (f"{r.value_ms:.5g}, {r.gap:.2%}, {r.seconds:.1f} s" for r in rows)
-            yield f"| {path.stem} | " + " | ".join(shown) + " |"
-        yield ""
+def _side_by_side(paths: Sequence[Path], contiguity: str, budget_s: float) -> Iterable[str]:
+    words = "not contiguous" if contiguity == "any" else contiguity
+    yield f"## Side by side, {words}, {budget_s:g} s each"
+    yield ""
+    yield "Value, gap and seconds of each solver by itself; without a bound of its own the gap to the quick ones."
+    yield ""
+    solvers = ANY_SOLVERS if contiguity == "any" else CONTIGUOUS_SOLVERS
 
+    def cell(path: Path, solver: str) -> str:
+        row = measured(path, contiguity, solver, budget_s)
+        return f"{row.value_ms:.5g}, {row.gap:.2%}, {row.seconds:.1f} s"
 
-def _note(row: Row) -> str:
-    return f" <!-- {row.broken} -->" if row.broken else ""
+    yield from rows_of(["workload", *solvers], ([p.stem, *(cell(p, s) for s in solvers)] for p in paths))
 
 
 if __name__ == "__main__":
