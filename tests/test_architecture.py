@@ -16,7 +16,7 @@ ROOT = Path(placewright.__file__).parent
 
 ROWS = (
     ("errors",),
-    ("units", "rounding", "highs"),
+    ("units", "rounding", "ragged", "highs"),
     ("_kernel",),
     ("graph", "cluster", "objective"),
     ("catalogue", "host"),

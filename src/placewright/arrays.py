@@ -11,6 +11,7 @@ import numpy.typing as npt
 from placewright._kernel.schedule import Network
 from placewright.objective import Makespan
 from placewright.problem import Problem
+from placewright.ragged import ragged
 
 __all__ = ["Arrays", "arrays_of"]
 
@@ -60,17 +61,11 @@ def arrays_of(problem: Problem) -> Arrays:
     return _made[problem]
 
 
-def _ragged(rows: list[tuple[int, ...]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    pointer = np.zeros(len(rows) + 1, dtype=np.int32)
-    pointer[1:] = np.cumsum([len(r) for r in rows])
-    return pointer, np.array([x for r in rows for x in r], dtype=np.int32)
-
-
 def _make(problem: Problem) -> Arrays:
     graph, cluster = problem.graph, problem.cluster
-    made_ptr, _ = _ragged(list(graph.outputs_of))
-    read_ptr, read = _ragged(list(graph.inputs_of))
-    reader_ptr, reader = _ragged([t.readers for t in graph.tensors])
+    made_ptr, _ = ragged(list(graph.outputs_of))
+    read_ptr, read = ragged(list(graph.inputs_of))
+    reader_ptr, reader = ragged([t.readers for t in graph.tensors])
     resources, n_resources = _resources(problem)
     table = problem.times.transfer_s
     size = np.array([t.size_bytes for t in graph.tensors], dtype=np.float64)

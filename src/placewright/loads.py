@@ -12,6 +12,7 @@ import numpy.typing as npt
 from placewright.graph import OperatorGraph
 from placewright.objective import MaxLoad
 from placewright.problem import Problem
+from placewright.ragged import ragged
 
 __all__ = ["MOST_PAIR_TIMES", "Loads", "loads_of", "objective_of", "order_edges"]
 
@@ -187,12 +188,12 @@ def _make(problem: Problem) -> Loads:
     ends = _Ends(problem, pays)
     tensors, rows = _messages(problem, unit_of, pass_of, merge=ends.separable)
     producer = np.array([r[0] for r in rows], dtype=np.int32)
-    reader_ptr, reader = _ragged([r[2] for r in rows])
+    reader_ptr, reader = ragged([r[2] for r in rows])
     read_by: list[list[int]] = [[] for _ in range(n_units)]
     for u, row in enumerate(rows):
         for k in row[2]:
             read_by[k].append(u)
-    read_ptr, read = _ragged(read_by)
+    read_ptr, read = ragged(read_by)
     send, receive, pair, channel = ends.tables(tensors)
     edges = order_edges(graph)
     tail, head = (np.array([e[k] for e in edges], dtype=np.int32) for k in (0, 1))
@@ -231,12 +232,6 @@ def _make(problem: Problem) -> Loads:
         _sync_s_per_byte(problem, objective, classes),
         bool(backward.any()),
     )
-
-
-def _ragged(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    pointer = np.zeros(len(rows) + 1, dtype=np.int32)
-    pointer[1:] = np.cumsum([len(r) for r in rows])
-    return pointer, np.array([x for r in rows for x in r], dtype=np.int32)
 
 
 def _messages(

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from placewright.objective import Offload
 from placewright.problem import Problem
+from placewright.ragged import ragged
 
 __all__ = ["Offloads", "offload_of", "offloads_of"]
 
@@ -109,12 +110,12 @@ def _make(problem: Problem) -> Offloads:
         cpu_device = np.where(np.isfinite(cpu_s), np.array(cores, dtype=np.int32)[fastest], -1).astype(np.int32)
     tensors = [(u, t) for u, t in enumerate(graph.tensors) if t.readers]
     producer = np.array([t.producer for _, t in tensors], dtype=np.int32)
-    reader_ptr, reader = _ragged([t.readers for _, t in tensors])
+    reader_ptr, reader = ragged([t.readers for _, t in tensors])
     read_by: list[list[int]] = [[] for _ in range(n)]
     for k, (_, t) in enumerate(tensors):
         for v in t.readers:
             read_by[v].append(k)
-    read_ptr, read = _ragged(read_by)
+    read_ptr, read = ragged(read_by)
     ins, outs = _ends_s(problem, [u for u, _ in tensors], accelerators, cores)
     A = len(accelerators)
     separable = bool(_constant(outs) and _constant(ins))
@@ -141,12 +142,6 @@ def _make(problem: Problem) -> Offloads:
         np.array(graph.unit_of, dtype=np.int32),
         _classes(acc_s, capacity, ins, outs),
     )
-
-
-def _ragged(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    pointer = np.zeros(len(rows) + 1, dtype=np.int32)
-    pointer[1:] = np.cumsum([len(r) for r in rows])
-    return pointer, np.array([x for r in rows for x in r], dtype=np.int32)
 
 
 def _constant(table: Floats) -> bool:

@@ -18,7 +18,7 @@ __all__ = ["Expert"]
 
 @dataclass(frozen=True)
 class Expert:
-    """Judge a placement that a file gives: the human-expert baseline of arXiv 2006.16423, section 6.
+    """Judge a placement that a file gives: the human-expert baseline of arXiv 2006.16423.
 
     Published splits were made without a look at memory, and some use more accelerators than there are. Such a placement
     is no plan: its value and the rules that it breaks are returned as ``rejected_s`` and ``rejected``. The value is

@@ -12,6 +12,7 @@ from placewright._kernel.configuration import Incidence
 from placewright.algorithm import Budget
 from placewright.loads import loads_of, objective_of
 from placewright.problem import Problem
+from placewright.ragged import ragged
 
 __all__ = ["Hypergraph", "hypergraph_of", "incidence", "reduced"]
 
@@ -108,13 +109,7 @@ def incidence(n: int, ends: Sequence[Sequence[int]]) -> Incidence:
     for e, row in enumerate(ends):
         for v in row:
             edges[v].append(e)
-    return Incidence(*_ragged(edges), *_ragged(ends))
-
-
-def _ragged(rows: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    pointer = np.zeros(len(rows) + 1, dtype=np.int32)
-    pointer[1:] = np.cumsum([len(r) for r in rows])
-    return pointer, np.array([x for r in rows for x in r], dtype=np.int32)
+    return Incidence(*ragged(edges), *ragged(ends))
 
 
 def reduced(h: Hypergraph, upper_s: float, budget: Budget) -> Hypergraph:

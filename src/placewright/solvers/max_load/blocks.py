@@ -14,6 +14,7 @@ from placewright.evaluate import plan_for
 from placewright.loads import Loads, loads_of, objective_of
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
+from placewright.ragged import ragged
 
 __all__ = ["Blocks", "Stage", "blocks_of", "bounds_hold", "exactly_modelled", "in_order", "plan_of_stages"]
 
@@ -92,13 +93,13 @@ def blocks_of(problem: Problem, *, forget: bool = False) -> Blocks:
     total = np.where(allowed, compute.sum(axis=1), np.inf)
     edges = {(int(block_of[x]), int(block_of[y])) for x, y in zip(a.order_tail, a.order_head, strict=True)}
     rows = _messages(a, block_of, first)
-    reader_ptr, reader = _ragged([list(key[2]) for key in rows])
+    reader_ptr, reader = ragged([list(key[2]) for key in rows])
     touching: list[list[tuple[int, int]]] = [[] for _ in range(B)]
     for u, (home, _, readers) in enumerate(rows):
         touching[home].append((u, 1))
         for b in readers:
             touching[b].append((u, 0))
-    touch_ptr, touch = _ragged([[2 * u + made for u, made in row] for row in touching])
+    touch_ptr, touch = ragged([[2 * u + made for u, made in row] for row in touching])
     M = len(rows)
     counts = np.array([len(members) for members in devices], dtype=np.int64)
     stages = Stages(
@@ -135,7 +136,7 @@ def in_order(blocks: Blocks, order: Ints, reach: int) -> Blocks:
     place[order] = np.arange(blocks.n_blocks, dtype=np.int32)
     ends = {(int(place[x]), int(place[y])) for x, y in blocks.edges}
     ends |= {(k, k + reach) for k in range(blocks.n_blocks - reach)}
-    touch_ptr, touch = _ragged([s.touch[s.touch_ptr[b] : s.touch_ptr[b + 1]].tolist() for b in order])
+    touch_ptr, touch = ragged([s.touch[s.touch_ptr[b] : s.touch_ptr[b + 1]].tolist() for b in order])
     stages = s._replace(
         compute=s.compute[order],
         banned=s.banned[order],
@@ -163,12 +164,6 @@ def plan_of_stages(problem: Problem, blocks: Blocks, stages: Sequence[Stage], pr
             replicas.append(tuple(taken))
     found = loads_of(problem).devices_of(device[blocks.block_of])
     return plan_for(problem, found, replicas=replicas, provenance=provenance)
-
-
-def _ragged(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    pointer = np.zeros(len(rows) + 1, dtype=np.int32)
-    pointer[1:] = np.cumsum([len(row) for row in rows])
-    return pointer, np.array([x for row in rows for x in row], dtype=np.int32)
 
 
 def _messages(

@@ -14,6 +14,7 @@ from placewright.algorithm import Budget
 from placewright.loads import loads_of
 from placewright.plan import Provenance
 from placewright.problem import Problem
+from placewright.ragged import ragged
 from placewright.result import Result
 from placewright.solvers.max_load.blocks import Blocks, Stage, plan_of_stages
 from placewright.solvers.max_load.orders import MOST_STATES, Orders
@@ -70,13 +71,13 @@ def coarser(blocks: Blocks, group: npt.ArrayLike) -> Blocks:
             rows[key] = rows.get(key, 0.0) + np.stack([s.send[u], s.receive[u]])
     keys = sorted(rows)
     costs = np.array([rows[k] for k in keys]).reshape(len(keys), 2, banned.shape[1])
-    reader_ptr, reader = _ragged([k[2] for k in keys])
+    reader_ptr, reader = ragged([k[2] for k in keys])
     touching: list[list[int]] = [[] for _ in range(B)]
     for u, (home, _, among) in enumerate(keys):
         touching[home].append(2 * u + 1)
         for b in among:
             touching[b].append(2 * u)
-    touch_ptr, touch = _ragged(touching)
+    touch_ptr, touch = ragged(touching)
     stages = s._replace(
         compute=compute,
         banned=banned,
@@ -199,9 +200,3 @@ def cut_along(problem: Problem, blocks: Blocks, order: Sequence[int], provenance
     shown = {**provenance.parameters, "blocks": blocks.n_blocks, "stages": len(stages)}
     plan = plan_of_stages(problem, blocks, stages[::-1], replace(provenance, parameters=shown))
     return Result(plan, solver=provenance.solver)
-
-
-def _ragged(rows: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    pointer = np.zeros(len(rows) + 1, dtype=np.int32)
-    pointer[1:] = np.cumsum([len(row) for row in rows])
-    return pointer, np.array([x for row in rows for x in row], dtype=np.int32)

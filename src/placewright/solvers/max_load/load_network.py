@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -11,19 +9,20 @@ from placewright._kernel.load_moves import LoadLimits, LoadNetwork
 from placewright._kernel.segment import OVERLAPS
 from placewright.loads import Loads, objective_of
 from placewright.problem import Problem
+from placewright.ragged import ragged
 
 __all__ = ["load_network"]
 
 
 def load_network(problem: Problem, loads: Loads, may: npt.NDArray[np.bool_]) -> tuple[LoadNetwork, LoadLimits]:
     """Make the arrays; ``may`` (U, D) says which devices a unit is to be moved to."""
-    choice_ptr, choice = _ragged([np.flatnonzero(row).tolist() for row in may])
+    choice_ptr, choice = ragged([np.flatnonzero(row).tolist() for row in may])
     near: list[set[int]] = [set() for _ in range(loads.n_units)]
     for m, home in enumerate(loads.producer.tolist()):
         for other in loads.reader[loads.reader_ptr[m] : loads.reader_ptr[m + 1]].tolist():
             near[home].add(other)
             near[other].add(home)
-    near_ptr, neighbours = _ragged([sorted(row) for row in near])
+    near_ptr, neighbours = ragged([sorted(row) for row in near])
     # Where there is no way, a time that no plan within reach has: sums stay finite, and the move is undone.
     work = np.where(np.isfinite(loads.compute_s), loads.compute_s, 0.0)
     never = 1e3 * float(work.max(axis=(0, 2), initial=0.0).sum() or 1.0)
@@ -48,9 +47,3 @@ def load_network(problem: Problem, loads: Loads, may: npt.NDArray[np.bool_]) -> 
         OVERLAPS.index(objective_of(problem).overlap),
     )
     return network, LoadLimits(choice_ptr, choice, near_ptr, neighbours, loads.resident, loads.capacity)
-
-
-def _ragged(rows: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    pointer = np.zeros(len(rows) + 1, dtype=np.int32)
-    pointer[1:] = np.cumsum([len(r) for r in rows])
-    return pointer, np.array([x for r in rows for x in r], dtype=np.int32)
