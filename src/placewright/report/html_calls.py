@@ -9,8 +9,8 @@ from html import escape
 from placewright.evaluate import Evaluation, calls_of
 from placewright.plan import Plan
 from placewright.problem import Problem
-from placewright.report.html_parts import SHOWN_DEVICES, barred, dot, row, table
-from placewright.report.listing import counted, listed, percent
+from placewright.report.html_parts import SHOWN_DEVICES, barred, closing_rows, dot, row, table
+from placewright.report.listing import counted, percent
 from placewright.units import format_seconds
 
 __all__ = ["call_table", "offload_device_table"]
@@ -62,17 +62,7 @@ def offload_device_table(problem: Problem, evaluation: Evaluation, reasons: Mapp
             ("share", "-" if pool else barred(share, percent(share), i)),
         ]
         rows.append(row(dot(i) + escape(use.name), cells))
-    if len(uses) > SHOWN_DEVICES:
-        rows.append(f'<tr><th scope="row">and {counted(len(uses) - SHOWN_DEVICES, "device")} more</th></tr>')
-    grouped: dict[str, list[int]] = {}
-    for i, reason in reasons.items():
-        grouped.setdefault(reason, []).append(i)
-    for reason, members in grouped.items():
-        names = listed([problem.cluster.devices[i].name for i in members])
-        rows.append(
-            f'<tr class="unused"><th scope="row"><span class="dot unused"></span>{escape(names)}</th>'
-            f'<td colspan="7" class="reason"><b>unused</b>: {escape(reason)}.</td></tr>'
-        )
+    rows += closing_rows(problem, reasons, len(uses) - SHOWN_DEVICES, "device", 7)
     return table(("device", "kind", "calls", "operators", "in", "compute", "out", "share of the latency"), rows)
 
 

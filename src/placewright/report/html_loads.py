@@ -10,8 +10,8 @@ from html import escape
 from placewright.evaluate import Evaluation, Load
 from placewright.loads import objective_of
 from placewright.problem import Problem
-from placewright.report.html_parts import SHOWN_DEVICES, dot, row, table
-from placewright.report.listing import counted, listed, percent
+from placewright.report.html_parts import SHOWN_DEVICES, closing_rows, dot, row, table
+from placewright.report.listing import counted, percent
 from placewright.report.loads import (
     StageUse,
     channel_label,
@@ -189,16 +189,6 @@ def stage_table(
         ]
         number = f'<span class="stage">{k}</span>' if chain else ""
         rows.append(row(number + dot(stage.devices[0]) + escape(stage.name), cells))
-    if len(stages) > SHOWN_DEVICES:
-        rows.append(f'<tr><th scope="row">and {counted(len(stages) - SHOWN_DEVICES, "stage")} more</th></tr>')
-    grouped: dict[str, list[int]] = {}
-    for i, reason in reasons.items():
-        grouped.setdefault(reason, []).append(i)
-    for reason, members in grouped.items():
-        names = listed([problem.cluster.devices[i].name for i in members])
-        rows.append(
-            f'<tr class="unused"><th scope="row"><span class="dot unused"></span>{escape(names)}</th>'
-            f'<td colspan="{6 if chain else 4}" class="reason"><b>unused</b>: {escape(reason)}.</td></tr>'
-        )
+    rows += closing_rows(problem, reasons, len(stages) - SHOWN_DEVICES, "stage", 6 if chain else 4)
     ends_shown = ("first", "last") if chain else ()
     return table(("device", "kind", "operators", *ends_shown, "sent", "received"), rows)

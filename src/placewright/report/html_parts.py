@@ -20,6 +20,7 @@ __all__ = [
     "alternatives_table",
     "barred",
     "bounds_table",
+    "closing_rows",
     "device_table",
     "dot",
     "facts",
@@ -108,17 +109,7 @@ def device_table(problem: Problem, evaluation: Evaluation, reasons: Mapping[int,
             ("received", format_bytes(use.received_bytes)),
         ]
         rows.append(row(dot(i) + escape(use.name), cells))
-    if len(uses) > SHOWN_DEVICES:
-        rows.append(f'<tr><th scope="row">and {counted(len(uses) - SHOWN_DEVICES, "device")} more</th></tr>')
-    grouped: dict[str, list[int]] = {}
-    for i, reason in reasons.items():
-        grouped.setdefault(reason, []).append(i)
-    for reason, members in grouped.items():
-        names = listed([problem.cluster.devices[i].name for i in members])
-        rows.append(
-            f'<tr class="unused"><th scope="row"><span class="dot unused"></span>{escape(names)}</th>'
-            f'<td colspan="6" class="reason"><b>unused</b>: {escape(reason)}.</td></tr>'
-        )
+    rows += closing_rows(problem, reasons, len(uses) - SHOWN_DEVICES, "device", 6)
     return table(
         ("device", "kind", "operators", "busy", f"share of {problem.objective.name}", "sent", "received"), rows
     )
@@ -263,6 +254,24 @@ def row(first: str, cells: Sequence[tuple[str, str]], css: str = "") -> str:
         if css
         else f'<tr><th scope="row">{first}</th>{rest}</tr>'
     )
+
+
+def closing_rows(problem: Problem, reasons: Mapping[int, str], more: int, noun: str, columns: int) -> list[str]:
+    """Rows at the end of a table of devices: how many are not shown, and the unused ones, those of one reason together.
+
+    ``columns`` counts those beside the name.
+    """
+    rows = [f'<tr><th scope="row">and {counted(more, noun)} more</th></tr>'] if more > 0 else []
+    grouped: dict[str, list[int]] = {}
+    for i, reason in reasons.items():
+        grouped.setdefault(reason, []).append(i)
+    for reason, members in grouped.items():
+        names = listed([problem.cluster.devices[i].name for i in members])
+        rows.append(
+            f'<tr class="unused"><th scope="row"><span class="dot unused"></span>{escape(names)}</th>'
+            f'<td colspan="{columns}" class="reason"><b>unused</b>: {escape(reason)}.</td></tr>'
+        )
+    return rows
 
 
 def barred(share: float, text: str, device: int | None = None) -> str:
