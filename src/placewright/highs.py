@@ -1,4 +1,4 @@
-"""HiGHS without its banner: standard output belongs to the command line's results."""
+"""HiGHS without its banner, and on one thread unless told otherwise."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ __all__ = ["new_highs"]
 
 
 def new_highs() -> Any:
-    """Return a silent ``highspy.Highs``.
+    """Return a silent ``highspy.Highs`` that searches with one thread.
 
-    The first one of a process writes a banner to the file descriptor of standard output before any option can be
-    set; that descriptor points to the null device meanwhile.
+    The first one of a process writes a banner to the file descriptor of standard output, which belongs to the command
+    line's results, before any option can be set; that descriptor points to the null device meanwhile.
+
+    Notes
+    -----
+    HiGHS keeps one pool of threads for each thread that calls it, and refuses to run where the option ``threads``
+    differs from the size of a pool that is there already. So the option stays as it is; ``parallel`` is what is off.
+    Whoever sets ``threads`` runs HiGHS in a thread of its own.
     """
     import highspy
 
@@ -28,4 +34,5 @@ def new_highs() -> Any:
         os.close(kept)
         os.close(nowhere)
     solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("parallel", "off")
     return solver

@@ -56,8 +56,7 @@ class Master:
         self.count = np.array([len(h.kinds[c]) for c in self.paying], dtype=np.float64)
         self.endless = float(highspy.kHighsInf)
         self.solver: Any = new_highs()
-        for name, value in (("presolve", "off"), ("threads", 1)):
-            self.solver.setOptionValue(name, value)
+        self.solver.setOptionValue("presolve", "off")
         for _ in range(self.n):
             self._row(1.0, 1.0)
         for c in self.free:

@@ -249,7 +249,6 @@ class _Nodes:
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = start, self.index, self.value
         self.highs = new_highs()
-        self.highs.setOptionValue("threads", 1)
         self.highs.passModel(lp)
 
     def __call__(self, fixed: tuple[tuple[int, float], ...], budget: Budget) -> tuple[float, Floats]:
