@@ -100,6 +100,26 @@ def test_flops_of_products_follow_closed_forms() -> None:
     assert table.traffic_bytes == 8 * 10 + 4 * 10 * 16 * 2  # indices, rows read, rows written
 
 
+class _Experts(nn.Module):
+    """Rows in groups, a matrix for each group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(3, 8, 16, dtype=torch.bfloat16))
+
+    def forward(self, rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        return torch._grouped_mm(rows, self.weight, offs=ends)
+
+
+def test_every_row_of_a_grouped_product_meets_one_matrix() -> None:
+    """2 x 10 rows x 8 x 16 however they are grouped; all three matrices are read."""
+    with torch.device("meta"):
+        inputs = torch.empty(10, 8, dtype=torch.bfloat16), torch.empty(3, dtype=torch.int32)
+        product = capture_module(_Experts(), inputs).operators[0]
+    assert product.flops == 2 * 10 * 8 * 16
+    assert product.traffic_bytes == 2 * (10 * 8 + 3 * 8 * 16 + 10 * 16) + 4 * 3
+
+
 def test_a_small_llama_has_its_parameters_and_two_flops_for_each_of_them_and_token() -> None:
     """Weights equal sum(numel) and FLOPs 2 * products * tokens + attention: a whole network's closed form."""
     transformers = pytest.importorskip("transformers")

@@ -112,6 +112,9 @@ _MOVES = {
 }
 """Operators that only move data: 0 FLOPs."""
 
+_GROUPED = {"_grouped_mm", "grouped_mm"}
+"""Matrix products of groups of rows with a matrix each (experts): torch has no formula of their own."""
+
 _READ_ROWS = {"embedding", "index", "index_select", "gather", "take", "take_along_dim"}
 """Operators that read as much of their first argument as they return."""
 
@@ -154,6 +157,8 @@ def flops(node: Node, bodies: Sequence[torch.fx.GraphModule] = (), *, view: bool
     if counted:
         return counted
     name = operator_name(node).removesuffix("_")
+    if name in _GROUPED and len(node.all_input_nodes) > 1:
+        return 2 * _elements(node) * concrete(node.all_input_nodes[0].meta["val"].shape[-1], node.name)
     if name in _MOVES or operator_name(node) in _MOVES:
         return 0
     if name in _OF_INPUT and node.all_input_nodes:
