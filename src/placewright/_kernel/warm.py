@@ -22,6 +22,7 @@ from placewright._kernel.configuration import (
     upper_labels,
     width_score,
 )
+from placewright._kernel.genetic import Population, appraise, breed, scatter
 from placewright._kernel.ideal_dp import Lattice, boundaries, expand, may_lie, new_labels, states_above
 from placewright._kernel.ideals import enumerate_ideals, first_ideal, sums
 from placewright._kernel.list_schedule import etf, heft, mean_upward_rank
@@ -94,6 +95,11 @@ def warm_up_makespan() -> None:
     etf(g, mean_upward_rank(g), units, two, two, w)
     cost_of(g, limits, device, order, False, tail, np.inf, w)
     anneal(g, limits, state, 1.0, 0.1, 8, False, tail, w, np.random.default_rng(0))
+    rows, stale = np.zeros((2, 2), dtype=np.int32), np.ones(2, dtype=np.bool_)
+    pair = Population(rows, np.array([[0, 1], [0, 1]], dtype=np.int32), np.ones(2), stale)
+    scatter(g, limits, pair, 1, np.random.default_rng(0))
+    appraise(g, limits, pair, 0, 2, False, tail, w, device, order, np.full(1, np.inf))
+    breed(g, limits, pair, pair, 1.5, 1.0, 1.0, np.random.default_rng(0))
 
 
 @cache

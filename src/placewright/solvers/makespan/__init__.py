@@ -10,6 +10,7 @@ from placewright.problem import Problem
 from placewright.solvers.entry import Entry
 from placewright.solvers.makespan.annealing import Annealing
 from placewright.solvers.makespan.cp_sat import CpSat
+from placewright.solvers.makespan.genetic import Genetic
 from placewright.solvers.makespan.list_scheduling import etf, heft
 from placewright.solvers.makespan.modular_split import ModularSplit, why_coupled
 from placewright.solvers.single_device import single_device
@@ -39,6 +40,9 @@ MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
         "heft": Entry(heft, False, "heterogeneous earliest finish time (Topcuoglu et al. 2002)", starts_afresh=True),
         "etf": Entry(etf, False, "earliest time first (Hwang et al. 1989)", starts_afresh=True),
         "annealing": Entry(Annealing(), False, "annealing of placement and order, compiled"),
+        "genetic": Entry(
+            Genetic(), False, "genetic algorithm on placement and order (Wang, Siegel et al. 1997), compiled"
+        ),
         "makespan-cp-sat": Entry(
             CpSat(), True, "constraint programming with optional intervals (CP-SAT)", _small_enough
         ),
