@@ -36,7 +36,7 @@ __all__ = [
 Model = Annotated[
     str,
     typer.Argument(
-        help=".onnx or .pt2 file, py:package.module:function, a PipeDream profile (.txt), "
+        help=".onnx or .pt2 file, py:package.module:function, a PipeDream profile (.txt), a Moirai sheet (.xls), "
         "or a problem file or dnn-partitioning workload (.json)",
         metavar="MODEL",
     ),
@@ -115,6 +115,14 @@ Speeds = Annotated[
     list[str] | None,
     typer.Option("--speed", help="PATTERN=FACTOR: of a profile, how fast devices are; 1: as the profiled. Repeatable."),
 ]
+TransfersName = Annotated[
+    str | None,
+    typer.Option(
+        "--transfers",
+        help="per-device: a tensor travels once to each device that reads it; per-edge: once for each reader. "
+        "By default per-edge for Moirai sheets, else per-device.",
+    ),
+]
 Inference = Annotated[bool, typer.Option("--inference", help="Of a profile: the forward pass alone.")]
 
 
@@ -131,10 +139,11 @@ class Posing:
     fuse: bool
     speed: list[str]
     inference: bool
+    transfers: str | None = None
 
     def problem(self, progress: ProgressLine) -> Problem:
         """Make the problem; progress is told what happens."""
-        from placewright.posing import as_costs, as_wishes, pose
+        from placewright.posing import as_costs, as_transfers, as_wishes, pose
 
         return pose(
             self.model,
@@ -145,6 +154,7 @@ class Posing:
             fuse=self.fuse,
             speeds=self.speed,
             inference=self.inference,
+            transfers=as_transfers(self.transfers),
             on_progress=progress.tell,
             on_step=progress.step,
         )
@@ -170,6 +180,7 @@ def _posing(
     fuse: Fuse = True,
     speed: Speeds = None,
     inference: Inference = False,
+    transfers: TransfersName = None,
 ) -> Posing:
     flags = ObjectiveFlags(
         objective,
@@ -184,7 +195,7 @@ def _posing(
         sync_period,
         sync_bandwidth,
     )
-    return Posing(model, cluster, flags, pin or [], forbid or [], costs, fuse, speed or [], inference)
+    return Posing(model, cluster, flags, pin or [], forbid or [], costs, fuse, speed or [], inference, transfers)
 
 
 def takes_problem(command: Callable[..., int]) -> Callable[..., int]:

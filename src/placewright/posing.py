@@ -10,6 +10,7 @@ import numpy as np
 
 from placewright.capture import capture
 from placewright.cluster import Cluster
+from placewright.coarsen import Transfers, per_device, per_edge, transfers_of
 from placewright.costs import profile, roofline
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
@@ -31,7 +32,7 @@ from placewright.problem import Problem, Times, Wish
 from placewright.solvers.entry import Entry
 from placewright.solvers.expert import Expert
 
-__all__ = ["Costs", "as_costs", "as_wishes", "given_solvers", "pose", "posed_plan", "times_for"]
+__all__ = ["Costs", "as_costs", "as_transfers", "as_wishes", "given_solvers", "pose", "posed_plan", "times_for"]
 
 Costs: TypeAlias = Literal["auto", "profile", "roofline"]
 
@@ -50,6 +51,7 @@ def pose(
     fuse: bool = True,
     speeds: Sequence[str] = (),
     inference: bool = False,
+    transfers: Transfers | None = None,
     on_progress: Callable[[str], None] | None = None,
     on_step: Callable[[str], None] | None = None,
 ) -> Problem:
@@ -59,11 +61,13 @@ def pose(
     ----------
     model : str
         An ``.onnx`` or ``.pt2`` file, ``py:package.module:function``, a profile of PipeDream (``.txt``), or a file that
-        has its own cluster (``.json``): a problem file or a workload of dnn-partitioning, whichever its content is.
+        has its own cluster: a problem file or a workload of dnn-partitioning (``.json``), whichever its content is, or
+        a sheet of Moirai (``.xls``).
     cluster_path : Path or None
         Needed unless ``model`` has its own; then it may not be given.
     flags : ObjectiveFlags
-        Change the objective of a problem file, or the default: max-load of workloads and profiles, else the makespan.
+        Change the objective of a problem file, or the default: max-load of workloads and profiles, the makespan with
+        port contention of sheets, else the makespan.
     wishes : sequence of Wish
         Added to those of a problem file.
     costs : {"auto", "profile", "roofline"}
@@ -74,6 +78,9 @@ def pose(
         Of a profile, ``PATTERN=FACTOR``: how fast devices are compared with the one that was profiled.
     inference : bool
         Of a profile: leave the backward pass out.
+    transfers : {"per-device", "per-edge"} or None
+        Whether a tensor travels once to each device that reads it, or once for each edge; ``None``: as the file has it,
+        which is per edge in sheets, and per device elsewhere.
     on_progress : callable, optional
         Told what happens, a line at a time.
     on_step : callable, optional
@@ -85,11 +92,29 @@ def pose(
         If the model needs a cluster and there is none, or the reverse, and whatever its parts raise.
     """
     tell = on_progress or (lambda line: None)
+    problem = _posed(model, cluster_path, flags, wishes, costs, fuse, speeds, inference, tell, on_step)
+    if transfers is None:
+        return problem
+    return per_edge(problem) if transfers == "per-edge" else per_device(problem)
+
+
+def _posed(
+    model: str,
+    cluster_path: Path | None,
+    flags: ObjectiveFlags,
+    wishes: Sequence[Wish],
+    costs: Costs,
+    fuse: bool,
+    speeds: Sequence[str],
+    inference: bool,
+    tell: Callable[[str], None],
+    on_step: Callable[[str], None] | None,
+) -> Problem:
     profiled = model.lower().endswith(".txt")
     for option, given in (("--speed", bool(speeds)), ("--inference", inference)):
         if given and not profiled:
             raise InvalidInput(f"{option} is for profiles of PipeDream (.txt), and {model!r} is none; leave it out")
-    if model.lower().endswith(".json"):
+    if model.lower().endswith((".json", ".xls")):
         return _from_file(model, cluster_path, flags, wishes, tell)
     if cluster_path is None:
         raise InvalidInput(
@@ -124,6 +149,8 @@ def _from_file(
     objective = flags.applied(given.objective)
     if isinstance(objective, Offload) and not found.states_objective:
         tell(f"{found.kind} {model}: its CPUs are one pool, which maxCPUs does not limit")
+    for note in found.notes:
+        tell(f"{found.kind} {model}: {note}")
     if given.times.source == MILLISECONDS:
         tell(f"{found.kind} {model}: its times have no unit, milliseconds are assumed")
     return Problem(given.graph, given.cluster, given.times, objective, (*given.wishes, *wishes), given.name)
@@ -151,7 +178,7 @@ def _from_profile(
 def posed_plan(problem_path: Path, plan_path: Path) -> tuple[Problem, PlanFile]:
     """Read a plan and the problem that it is to be judged on: a file of its own, or the one that a plan file carries.
 
-    A workload states no objective: it is judged by the plan's.
+    A workload states no objective, and a sheet a default one: they are judged by the plan's.
 
     Raises
     ------
@@ -166,16 +193,21 @@ def posed_plan(problem_path: Path, plan_path: Path) -> tuple[Problem, PlanFile]:
 
     unreadable: list[InvalidInput] = []
 
-    def planned() -> Objective:
+    def planned() -> Problem | None:
         try:
-            return read_plan(plan_path).problem.objective
+            return read_plan(plan_path).problem
         except InvalidInput as error:
             if "does not carry its problem" not in str(error):
                 unreadable.append(error)
-            return MaxLoad()
+            return None
 
     try:
-        problem = read_any_problem(problem_path, planned).problem
+        found = read_any_problem(problem_path, lambda: MaxLoad() if (p := planned()) is None else p.objective)
+        problem = found.problem
+        if found.kind == "sheet" and (carried := planned()) is not None:
+            if transfers_of(carried) == "per-device":
+                problem = per_device(problem)
+            problem = replace_objective(problem, carried.objective)
     except InvalidInput as not_a_problem:
         try:
             return (problem := read_plan(problem_path).problem), read_plan(plan_path, problem)
@@ -206,6 +238,11 @@ def given_solvers(expert: Path | None, problem: Problem) -> Mapping[str, Entry]:
 def replace_name(graph: OperatorGraph, name: str) -> OperatorGraph:
     """Return the same graph under another name."""
     return OperatorGraph(graph.operators, graph.tensors, graph.colocation, name, graph.source)
+
+
+def replace_objective(problem: Problem, objective: Objective) -> Problem:
+    """Return the same problem for another objective."""
+    return Problem(problem.graph, problem.cluster, problem.times, objective, problem.wishes, problem.name)
 
 
 def times_for(
@@ -257,6 +294,16 @@ def as_costs(name: str) -> Costs:
         if name == known:
             return known  # type: ignore[no-any-return]
     raise InvalidInput(f"--costs {name!r} is unknown; use one of {', '.join(get_args(Costs))}")
+
+
+def as_transfers(name: str | None) -> Transfers | None:
+    """Check how tensors are to travel; ``None`` where nothing was said."""
+    for known in get_args(Transfers):
+        if name == known:
+            return known  # type: ignore[no-any-return]
+    if name is not None:
+        raise InvalidInput(f"--transfers {name!r} is unknown; use one of {', '.join(get_args(Transfers))}")
+    return None
 
 
 def as_wishes(pins: Sequence[str], forbids: Sequence[str]) -> list[Wish]:

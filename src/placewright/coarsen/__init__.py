@@ -1,5 +1,6 @@
-"""From a graph to a smaller one whose placements are placements of the first: what belongs together is merged."""
+"""From a graph to another one whose placements are placements of the first: what belongs together is merged."""
 
 from placewright.coarsen.fuse import fuse
+from placewright.coarsen.transfers import Transfers, per_device, per_edge, transfers_of
 
-__all__ = ["fuse"]
+__all__ = ["Transfers", "fuse", "per_device", "per_edge", "transfers_of"]

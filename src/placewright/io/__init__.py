@@ -3,6 +3,7 @@
 from placewright.io.any_problem import FoundProblem, read_any_problem
 from placewright.io.cluster_file import cluster_from_text, read_cluster
 from placewright.io.cluster_writing import cluster_to_text, write_cluster
+from placewright.io.moirai_sheet import MoiraiSheet, read_moirai
 from placewright.io.other_json import evaluation_to_json, runs_to_json, times_to_json, verdict_to_json
 from placewright.io.partitioning_file import read_partitioning
 from placewright.io.partitioning_split import Split, read_split, split_to_json
@@ -22,6 +23,7 @@ from placewright.io.result_json import placement_by_name, result_to_json
 
 __all__ = [
     "FoundProblem",
+    "MoiraiSheet",
     "PipedreamProfile",
     "PlanFile",
     "Split",
@@ -37,6 +39,7 @@ __all__ = [
     "problem_to_text",
     "read_any_problem",
     "read_cluster",
+    "read_moirai",
     "read_partitioning",
     "read_pipedream",
     "read_plan",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from placewright.errors import InvalidInput
+from placewright.io.moirai_sheet import is_xls, sheet_from_bytes
 from placewright.io.partitioning_file import partitioning_from_json
 from placewright.io.problem_file import problem_from_bytes
 from placewright.io.reading import read_bounded
@@ -25,14 +26,17 @@ class FoundProblem(NamedTuple):
     ----------
     problem : Problem
     kind : str
-        ``problem file`` or ``workload``.
+        ``problem file``, ``workload`` or ``sheet``.
     states_objective : bool
         Whether the objective is the file's own, or the default of its kind.
+    notes : tuple of str
+        What was assumed in reading it.
     """
 
     problem: Problem
     kind: str
     states_objective: bool
+    notes: tuple[str, ...] = ()
 
 
 class _Head(msgspec.Struct):
@@ -50,13 +54,15 @@ class _Head(msgspec.Struct):
 
 
 def read_any_problem(path: Path | str, workload_objective: Callable[[], Objective] = MaxLoad) -> FoundProblem:
-    """Read a problem file, or a workload of dnn-partitioning: an object without ``schema`` that has nodes and edges.
+    """Read a problem file, a sheet of Moirai (``.xls``) or a workload of dnn-partitioning.
+
+    A workload is an object without ``schema`` that has nodes and edges.
 
     Parameters
     ----------
     path : path
     workload_objective : callable
-        Gives what a workload is for, which states none itself; called for a workload only.
+        Gives what a workload is for, which states none itself; called for a workload only. A sheet is for Moirai's.
 
     Raises
     ------
@@ -64,6 +70,9 @@ def read_any_problem(path: Path | str, workload_objective: Callable[[], Objectiv
         With every violation, in one line.
     """
     data = read_bounded(path, "problem file")
+    if is_xls(data) or str(path).lower().endswith(".xls"):
+        sheet = sheet_from_bytes(data, path)
+        return FoundProblem(sheet.problem, "sheet", False, sheet.notes)
     try:
         head = msgspec.json.decode(data, type=_Head)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

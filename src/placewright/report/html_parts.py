@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from placewright.coarsen import transfers_of
 from placewright.evaluate import DeviceUse, Evaluation
 from placewright.measurement import Measurement
 from placewright.objective import Offload, described
@@ -213,6 +214,7 @@ def facts(problem: Problem, result: Result, evaluation: Evaluation | None) -> st
             "transfer times",
             "given by a table" if problem.times.transfer_s is not None else "latency + bytes / bandwidth",
         ),
+        ("transfers", "one for each edge" if transfers_of(problem) == "per-edge" else "one to each device that reads"),
         ("wishes", "; ".join(wishes) or "none"),
     ]
     if evaluation is not None:

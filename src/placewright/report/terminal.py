@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from placewright.cluster import Cluster
+from placewright.coarsen import transfers_of
 from placewright.costs import ProfileReport
 from placewright.evaluate import DeviceUse, Evaluation
 from placewright.graph import OperatorGraph
@@ -361,7 +362,10 @@ def _network(problem: Problem) -> str:
 
 
 def _objective(problem: Problem) -> str:
-    return ", ".join((problem.objective.name, *described(problem.objective), f"times {problem.times.source}"))
+    transfers = ["one transfer for each edge"] if transfers_of(problem) == "per-edge" else []
+    return ", ".join(
+        (problem.objective.name, *described(problem.objective), *transfers, f"times {problem.times.source}")
+    )
 
 
 def _interval(low: float, high: float) -> str:
