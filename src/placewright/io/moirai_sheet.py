@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -203,12 +204,12 @@ def _rows(table: _Table, count: int) -> dict[int, _Row]:
         filled = [name for name, (value, _) in cells.items() if not isinstance(value, str) or value.strip()]
         if not filled or (len(filled) == 1 and isinstance(cells[filled[0]][0], str)):
             continue
+        before = len(table.violations)
         own = _ids(table, number, "task", cells)
         if len(own) != 1:
-            if not table.full and not (own or table.violations):
-                table.blame(number, "task", "is empty, and the row is not; give the operator's id")
-            elif own:
-                table.blame(number, "task", f"names {len(own)} operators; give one id a row")
+            if len(table.violations) == before:
+                what = f"names {len(own)} operators" if own else "is empty, and the row is not"
+                table.blame(number, "task", f"{what}; give the id of one operator")
             continue
         row = _row(table, number, cells, count)
         if own[0] in found:
@@ -241,11 +242,13 @@ def _row(table: _Table, number: int, cells: _Cells, count: int) -> _Row:
         transfers = []
     moves = []
     if transfers:
-        for name in (f"pc{i}{j}" for i in range(count) for j in range(count)):
+        for i, j in product(range(count), repeat=2):
+            name, before = f"pc{i}{j}", len(table.violations)
             times = _numbers(table, number, name, cells, LONGEST, "milliseconds")
-            if len(times) != len(transfers) and not table.full:
-                table.blame(number, name, f"lists {len(times)} times for {len(transfers)} transfers; give as many")
+            if i == j and not times:  # nothing travels
                 times = [0.0] * len(transfers)
+            if len(times) != len(transfers) and len(table.violations) == before:
+                table.blame(number, name, f"lists {len(times)} times for {len(transfers)} transfers; give as many")
             moves.append(times)
     times_ms = [_number(table, number, f"p{i}", cells, LONGEST, "milliseconds") for i in range(count)]
     bits = _number(table, number, "mi", cells, MOST_BITS, "bits")
