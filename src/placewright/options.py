@@ -123,6 +123,15 @@ TransfersName = Annotated[
         "By default per-edge for Moirai sheets, else per-device.",
     ),
 ]
+DuplicateBelow = Annotated[
+    str | None,
+    typer.Option(
+        "--duplicate-below",
+        metavar="SECONDS",
+        help="Compute operators of at most so long (e.g. 50us) wherever they are read; 0s: none. "
+        "By default the trivial ones of a captured network.",
+    ),
+]
 Inference = Annotated[bool, typer.Option("--inference", help="Of a profile: the forward pass alone.")]
 
 
@@ -140,10 +149,11 @@ class Posing:
     speed: list[str]
     inference: bool
     transfers: str | None = None
+    duplicate_below: str | None = None
 
     def problem(self, progress: ProgressLine) -> Problem:
         """Make the problem; progress is told what happens."""
-        from placewright.posing import as_costs, as_transfers, as_wishes, pose
+        from placewright.posing import as_costs, as_duplicate_below, as_transfers, as_wishes, pose
 
         return pose(
             self.model,
@@ -155,6 +165,7 @@ class Posing:
             speeds=self.speed,
             inference=self.inference,
             transfers=as_transfers(self.transfers),
+            duplicate_below_s=as_duplicate_below(self.duplicate_below),
             on_progress=progress.tell,
             on_step=progress.step,
         )
@@ -181,6 +192,7 @@ def _posing(
     speed: Speeds = None,
     inference: Inference = False,
     transfers: TransfersName = None,
+    duplicate_below: DuplicateBelow = None,
 ) -> Posing:
     flags = ObjectiveFlags(
         objective,
@@ -195,7 +207,19 @@ def _posing(
         sync_period,
         sync_bandwidth,
     )
-    return Posing(model, cluster, flags, pin or [], forbid or [], costs, fuse, speed or [], inference, transfers)
+    return Posing(
+        model,
+        cluster,
+        flags,
+        pin or [],
+        forbid or [],
+        costs,
+        fuse,
+        speed or [],
+        inference,
+        transfers,
+        duplicate_below,
+    )
 
 
 def takes_problem(command: Callable[..., int]) -> Callable[..., int]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from placewright.capture import capture
 from placewright.cluster import Cluster
-from placewright.coarsen import Transfers, per_device, per_edge, transfers_of
+from placewright.coarsen import Transfers, duplicate, duplicated_parts, per_device, per_edge, transfers_of
 from placewright.costs import profile, roofline
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
@@ -31,8 +31,19 @@ from placewright.objective_flags import ObjectiveFlags
 from placewright.problem import Problem, Times, Wish
 from placewright.solvers.entry import Entry
 from placewright.solvers.expert import Expert
+from placewright.units import parse_seconds
 
-__all__ = ["Costs", "as_costs", "as_transfers", "as_wishes", "given_solvers", "pose", "posed_plan", "times_for"]
+__all__ = [
+    "Costs",
+    "as_costs",
+    "as_duplicate_below",
+    "as_transfers",
+    "as_wishes",
+    "given_solvers",
+    "pose",
+    "posed_plan",
+    "times_for",
+]
 
 Costs: TypeAlias = Literal["auto", "profile", "roofline"]
 
@@ -52,6 +63,7 @@ def pose(
     speeds: Sequence[str] = (),
     inference: bool = False,
     transfers: Transfers | None = None,
+    duplicate_below_s: float | None = None,
     on_progress: Callable[[str], None] | None = None,
     on_step: Callable[[str], None] | None = None,
 ) -> Problem:
@@ -81,6 +93,10 @@ def pose(
     transfers : {"per-device", "per-edge"} or None
         Whether a tensor travels once to each device that reads it, or once for each edge; ``None``: as the file has it,
         which is per edge in sheets, and per device elsewhere.
+    duplicate_below_s : float or None
+        Operators of at most so many seconds are computed wherever they are read, see
+        :func:`placewright.coarsen.duplicate`; 0: none. ``None``: the trivial ones of a captured network, and none of a
+        file.
     on_progress : callable, optional
         Told what happens, a line at a time.
     on_step : callable, optional
@@ -93,9 +109,33 @@ def pose(
     """
     tell = on_progress or (lambda line: None)
     problem = _posed(model, cluster_path, flags, wishes, costs, fuse, speeds, inference, tell, on_step)
+    if duplicate_below_s is not None or not model.lower().endswith((".json", ".xls", ".txt")):
+        problem = _duplicated(problem, duplicate_below_s, tell)
     if transfers is None:
         return problem
     return per_edge(problem) if transfers == "per-edge" else per_device(problem)
+
+
+def _duplicated(problem: Problem, below_s: float | None, tell: Callable[[str], None]) -> Problem:
+    made = duplicate(problem, below_s)
+    names = duplicated_parts(made.graph) if made is not problem else ()
+    if names:
+        tell(
+            f"computed wherever they are read: {_shown(names)} ({len(names)} cheap operators); "
+            "--duplicate-below 0s leaves them single"
+        )
+    return made
+
+
+def as_duplicate_below(text: str | None) -> float | None:
+    """Seconds of ``--duplicate-below``; ``None`` stays, and means the default.
+
+    Examples
+    --------
+    >>> as_duplicate_below("50us")
+    5e-05
+    """
+    return None if text is None else parse_seconds(text, "--duplicate-below", "50us")
 
 
 def _posed(
@@ -284,7 +324,7 @@ def times_for(
     return report.times, report.cluster(cluster)
 
 
-def _shown(cores: Sequence[int]) -> str:
+def _shown(cores: Sequence[object]) -> str:
     return ", ".join(map(str, cores[:8])) + (", ..." if len(cores) > 8 else "")
 
 
