@@ -3,12 +3,16 @@
 A call is a run of consecutive operators of one device's order. A new one begins where an operator reads a tensor that
 another device made and that has not arrived yet, and after an operator whose tensor another device waits for, so that
 it leaves at once. Any placement works: the calls form no cycle, since every device follows one topological order.
+
+A node that stands in several operators (:mod:`placewright.coarsen.duplicates`) runs once on each device that has one
+of them: with the first of them there, which hands its tensors to the others.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -175,11 +179,20 @@ def split_model(
     graph = model.graph
     alive = _alive(model, node_order(model))
     nodes_of, constants = _nodes_of(model, problem, set(alive))
-    owner = {k: v for v, nodes in enumerate(nodes_of) for k in nodes}
+    place = [int(i) for i in plan.device_of]
+    count = Counter(k for nodes in nodes_of for k in nodes)
+    owner = {k: v for v, nodes in enumerate(nodes_of) for k in nodes if count[k] == 1}
     weights = weight_names(graph)
     inputs = tuple(i.name for i in graph.input if i.name not in weights)
     outputs = tuple(o.name for o in graph.output)
     made_by = {name: v for k, v in owner.items() for name in writes(graph.node[k])}
+    reads_of = [{name for k in nodes for name in reads(graph.node[k])} for nodes in nodes_of]
+    order = _order([[made_by[n] for n in names if made_by.get(n, v) != v] for v, names in enumerate(reads_of)], plan)
+    nodes_of, copied_by = _once_a_device(model, nodes_of, place, order, {k for k, times in count.items() if times > 1})
+
+    def maker(name: str, reader: int) -> int | None:
+        return made_by.get(name, copied_by.get((place[reader], name)))
+
     # What each operator reads from outside itself: tensors of other operators and the network's inputs, no weights.
     taken = [
         tuple(
@@ -187,7 +200,7 @@ def split_model(
                 name
                 for k in nodes
                 for name in reads(graph.node[k])
-                if (name in made_by and made_by[name] != v) or name in inputs
+                if maker(name, v) not in (None, v) or name in inputs
             )
         )
         for v, nodes in enumerate(nodes_of)
@@ -196,8 +209,6 @@ def split_model(
     for v, names in enumerate(taken):
         for name in names:
             readers.setdefault(name, []).append(v)
-    place = [int(i) for i in plan.device_of]
-    order = _order([[made_by[n] for n in names if n in made_by] for names in taken], plan)
     groups = _groups(order, place, taken, readers, made_by, set(cut_after))
     group_of = {v: g for g, group in enumerate(groups) for v in group}
 
@@ -205,14 +216,17 @@ def split_model(
     for name, v in made_by.items():
         if name in outputs or any(group_of[r] != group_of[v] for r in readers.get(name, ())):
             made_in[group_of[v]].append(name)
+    for (device, name), v in copied_by.items():
+        if any(place[r] == device and group_of[r] != group_of[v] for r in readers.get(name, ())):
+            made_in[group_of[v]].append(name)
     arrived: set[tuple[int, str]] = set()
     calls: list[Call] = []
     for g, group in enumerate(groups):
         device = place[group[0]]
-        read = dict.fromkeys(n for v in group for n in taken[v] if n in inputs or group_of[made_by[n]] != g)
+        read = dict.fromkeys(n for v in group for n in taken[v] if (made := maker(n, v)) is None or group_of[made] != g)
         waits = [n for n in read if n in made_by and place[made_by[n]] != device and (device, n) not in arrived]
         arrived.update((device, n) for n in waits)
-        sends = [n for n in made_in[g] if any(place[r] != device for r in readers.get(n, ()))]
+        sends = [n for n in made_in[g] if n in made_by and any(place[r] != device for r in readers.get(n, ()))]
         calls.append(Call(device, tuple(group), tuple(read), tuple(made_in[g]), tuple(waits), tuple(sends)))
     unplaced = tuple(o for o in outputs if o not in made_by)
     crossing = dict.fromkeys([*inputs, *(n for c in calls for n in (*c.inputs, *c.outputs))])
@@ -243,6 +257,22 @@ def _nodes_of(
             "run the plan with the model that it was made for"
         )
     return tuple(nodes_of), constants
+
+
+def _once_a_device(
+    model: onnx.ModelProto,
+    nodes_of: Sequence[tuple[int, ...]],
+    place: Sequence[int],
+    order: Sequence[int],
+    copied: Collection[int],
+) -> tuple[tuple[tuple[int, ...], ...], dict[tuple[int, str], int]]:
+    """Leave copied nodes to the first operator of each device that has them, and tell who makes their values there."""
+    kept = list(nodes_of)
+    first: dict[tuple[int, int], int] = {}
+    for v in order if copied else ():
+        kept[v] = tuple(k for k in nodes_of[v] if k not in copied or first.setdefault((place[v], k), v) == v)
+    made = {(i, name): v for (i, k), v in first.items() for name in writes(model.graph.node[k])}
+    return tuple(kept), made
 
 
 def _order(predecessors: list[list[int]], plan: Plan) -> list[int]:
