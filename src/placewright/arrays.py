@@ -49,6 +49,9 @@ class Arrays:
     capacity: npt.NDArray[np.float64]
     output: npt.NDArray[np.bool_]
     memory_may_bind: bool
+    weight_bytes: npt.NDArray[np.int64]
+    kv_cache_bytes: npt.NDArray[np.int64]
+    size_bytes: npt.NDArray[np.int64]
 
 
 _made: WeakKeyDictionary[Problem, Arrays] = WeakKeyDictionary()
@@ -63,9 +66,15 @@ def arrays_of(problem: Problem) -> Arrays:
 
 def _make(problem: Problem) -> Arrays:
     graph, cluster = problem.graph, problem.cluster
-    made_ptr, _ = ragged(list(graph.outputs_of))
-    read_ptr, read = ragged(list(graph.inputs_of))
+    n = len(graph)
+    producer = np.array([t.producer for t in graph.tensors], dtype=np.int32)
     reader_ptr, reader = ragged([t.readers for t in graph.tensors])
+    # Tensors are sorted by producer; those that an operator reads stand in the order of the tensors.
+    operators = np.arange(n + 1, dtype=np.int32)
+    made_ptr = np.searchsorted(producer, operators).astype(np.int32)
+    by_reader = np.argsort(reader, kind="stable")
+    read = np.repeat(np.arange(len(producer), dtype=np.int32), np.diff(reader_ptr))[by_reader]
+    read_ptr = np.searchsorted(reader[by_reader], operators).astype(np.int32)
     resources, n_resources = _resources(problem)
     table = problem.times.transfer_s
     size = np.array([t.size_bytes for t in graph.tensors], dtype=np.float64)
@@ -75,7 +84,7 @@ def _make(problem: Problem) -> Arrays:
         read,
         reader_ptr,
         reader,
-        np.array([t.producer for t in graph.tensors], dtype=np.int32),
+        producer,
         size,
         np.where(problem.allowed, problem.times.processing_s, np.inf),
         cluster.latency_s,
@@ -100,6 +109,9 @@ def _make(problem: Problem) -> Arrays:
         cluster.capacity_bytes,
         np.array([t.output for t in graph.tensors], dtype=np.bool_),
         bool((cluster.capacity_bytes < everything).any()),
+        np.array([v.weight_bytes for v in graph.operators], dtype=np.int64),
+        np.array([v.kv_cache_bytes for v in graph.operators], dtype=np.int64),
+        np.array([t.size_bytes for t in graph.tensors], dtype=np.int64),
     )
 
 

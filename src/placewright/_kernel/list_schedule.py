@@ -6,12 +6,13 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from placewright._kernel.schedule import Network, Workspace, send, transfer_time
+from placewright._kernel.schedule import Network, Workspace, send
 
 __all__ = ["etf", "heft", "mean_upward_rank"]
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 @njit(cache=True, nogil=True)
@@ -60,28 +61,32 @@ def mean_upward_rank(g: Network) -> Floats:
 
 
 @njit(cache=True, nogil=True)
-def _arrival(g: Network, v: int, i: int, device: Ints, w: Workspace) -> tuple[float, bool]:
-    """When all inputs of v could be on device i, and whether one of them comes from elsewhere; nothing is changed."""
-    ready = 0.0
-    remote = False
+def _arrivals(g: Network, v: int, device: Ints, w: Workspace, ready: Floats, remote: Bools) -> None:
+    """When all inputs of v could be on each device, and whether one comes from elsewhere; no transfer is entered."""
+    D = g.processing.shape[1]
+    latency, per_byte, transfer, resources = g.latency, g.per_byte, g.transfer, g.resources
+    arrival, resource_free = w.arrival, w.resource_free
+    tables = transfer.shape[0] > 0
+    ready[:] = 0.0
+    remote[:] = False
     for k in range(g.read_ptr[v], g.read_ptr[v + 1]):
         u = g.read[k]
         j = device[g.producer[u]]
-        if j == i:
-            at = w.finish[g.producer[u]]
-        else:
-            remote = True
-            at = w.arrival[u, i]
-            if at < 0.0:
-                at = w.finish[g.producer[u]]
-                for r in range(4):
-                    x = g.resources[j, i, r]
-                    if x >= 0 and w.resource_free[x] > at:
-                        at = w.resource_free[x]
-                at += transfer_time(g, u, j, i)
-        if at > ready:
-            ready = at
-    return ready, remote
+        made = w.finish[g.producer[u]]
+        for i in range(D):
+            at = made
+            if i != j:
+                remote[i] = True
+                at = arrival[u, i]
+                if at < 0.0:
+                    at = made
+                    for r in range(4):
+                        x = resources[j, i, r]
+                        if x >= 0 and resource_free[x] > at:
+                            at = resource_free[x]
+                    at += transfer[u, j, i] if tables else latency[j, i] + g.size[u] * per_byte[j, i]
+            if at > ready[i]:
+                ready[i] = at
 
 
 @njit(cache=True, nogil=True)
@@ -135,20 +140,23 @@ def heft(g: Network, order: Ints, unit_of: Ints, resident: Floats, capacity: Flo
     begins = np.zeros((D, n))
     ends = np.zeros((D, n))
     count = np.zeros(D, dtype=np.int64)
+    ready_at, remote = np.zeros(D), np.zeros(D, dtype=np.bool_)
     w.resource_free[:] = 0.0
     w.arrival[:] = -1.0
     for position in range(n):
         v = order[position]
         fixed = unit_device[unit_of[v]]
         best, best_end = -1, np.inf
+        _arrivals(g, v, device, w, ready_at, remote)
         for i in range(D):
             if fixed >= 0 and i != fixed:
                 continue
             if fixed < 0 and resident[unit_of[v]] > free_bytes[i]:
                 continue
-            ready, remote = _arrival(g, v, i, device, w)
-            length = g.processing[v, i] + (g.cut[v, i] if remote else 0.0)
-            at, _ = _slot(begins[i], ends[i], count[i], ready, length)
+            length = g.processing[v, i] + (g.cut[v, i] if remote[i] else 0.0)
+            if ready_at[i] + length >= best_end:
+                continue
+            at, _ = _slot(begins[i], ends[i], count[i], ready_at[i], length)
             if at + length < best_end:
                 best, best_end = i, at + length
         if best < 0:
@@ -158,9 +166,8 @@ def heft(g: Network, order: Ints, unit_of: Ints, resident: Floats, capacity: Flo
         if fixed < 0:
             unit_device[unit_of[v]] = i
             free_bytes[i] -= resident[unit_of[v]]
-        _, remote = _arrival(g, v, i, device, w)
         ready = _commit(g, v, i, device, w)
-        length = g.processing[v, i] + (g.cut[v, i] if remote else 0.0)
+        length = g.processing[v, i] + (g.cut[v, i] if remote[i] else 0.0)
         at, k = _slot(begins[i], ends[i], count[i], ready, length)
         for m in range(count[i], k, -1):
             begins[i, m] = begins[i, m - 1]
@@ -172,12 +179,60 @@ def heft(g: Network, order: Ints, unit_of: Ints, resident: Floats, capacity: Flo
 
 
 @njit(cache=True, nogil=True)
+def _before(first: Floats, second: Floats, v: int, x: int) -> bool:
+    """Whether v comes before x: less of ``first``, then more of ``second``, then the lower number."""
+    if first[v] != first[x]:
+        return bool(first[v] < first[x])
+    if second[v] != second[x]:
+        return bool(second[v] > second[x])
+    return v < x
+
+
+@njit(cache=True, nogil=True)
+def _push(heap: Ints, count: int, first: Floats, second: Floats, v: int) -> int:
+    """Put v on a heap of ``count`` operators, the first of them on top; return the new count."""
+    k = count
+    while k > 0:
+        above = (k - 1) // 2
+        if not _before(first, second, v, heap[above]):
+            break
+        heap[k] = heap[above]
+        k = above
+    heap[k] = v
+    return count + 1
+
+
+@njit(cache=True, nogil=True)
+def _pop(heap: Ints, count: int, first: Floats, second: Floats) -> int:
+    """Take the top off a heap; return the new count."""
+    count -= 1
+    v = heap[count]
+    k = 0
+    while True:
+        below = 2 * k + 1
+        if below >= count:
+            break
+        if below + 1 < count and _before(first, second, heap[below + 1], heap[below]):
+            below += 1
+        if not _before(first, second, heap[below], v):
+            break
+        heap[k] = heap[below]
+        k = below
+    heap[k] = v
+    return count
+
+
+@njit(cache=True, nogil=True)
 def etf(
     g: Network, level: Floats, unit_of: Ints, resident: Floats, capacity: Floats, w: Workspace
 ) -> tuple[Ints, bool]:
     """Place again and again the ready operator that can start earliest anywhere; ties go to the higher level.
 
-    Returns as :func:`heft`.
+    Each device has two heaps of ready operators: those whose inputs could be there when it is free, by level, and those
+    that it would wait for, by the time it would wait until. What was placed, or can't be placed there any more, is
+    dropped when it comes to the top.
+
+    Returns as :func:`heft`. Complexity O(E D + n D log n).
     """
     n, D = g.processing.shape
     device = np.full(n, -1, dtype=np.int32)
@@ -189,54 +244,75 @@ def etf(
     waiting = np.zeros(n, dtype=np.int64)
     for v in range(n):
         waiting[v] = g.read_ptr[v + 1] - g.read_ptr[v]
-    ready_list = np.empty(n, dtype=np.int64)
-    data_at = np.zeros((n, D))
-    ready_count = 0
+    data_at, nothing = np.zeros((D, n)), np.zeros(n)
+    now, later = np.empty((D, n), dtype=np.int32), np.empty((D, n), dtype=np.int32)
+    now_count, later_count = np.zeros(D, dtype=np.int64), np.zeros(D, dtype=np.int64)
+    ready_at, remote = np.zeros(D), np.zeros(D, dtype=np.bool_)
     for v in range(n):
         if waiting[v] == 0:
-            ready_list[ready_count] = v
-            ready_count += 1
+            for i in range(D):
+                if np.isfinite(g.processing[v, i]):
+                    now_count[i] = _push(now[i], now_count[i], nothing, level, v)
     for _ in range(n):
         best, best_device, best_start = -1, -1, np.inf
-        for k in range(ready_count):
-            v = ready_list[k]
-            fixed = unit_device[unit_of[v]]
-            for i in range(D):
-                if not np.isfinite(g.processing[v, i]) or (fixed >= 0 and i != fixed):
-                    continue
-                if fixed < 0 and resident[unit_of[v]] > free_bytes[i]:
-                    continue
-                at = max(data_at[v, i], w.device_free[i])
-                better = at < best_start
-                if at == best_start and np.isfinite(at):
-                    held = ready_list[best]
-                    if v == held:
-                        better = g.processing[v, i] < g.processing[v, best_device]
-                    else:
-                        better = level[v] > level[held] or (level[v] == level[held] and v < held)
-                if better:
-                    best, best_device, best_start = k, i, at
+        for i in range(D):
+            while now_count[i] > 0 and _gone(now[i, 0], i, device, unit_of, unit_device, resident, free_bytes):
+                now_count[i] = _pop(now[i], now_count[i], nothing, level)
+            while later_count[i] > 0 and _gone(later[i, 0], i, device, unit_of, unit_device, resident, free_bytes):
+                later_count[i] = _pop(later[i], later_count[i], data_at[i], level)
+            if now_count[i] > 0:
+                v, at = now[i, 0], w.device_free[i]
+            elif later_count[i] > 0:
+                v, at = later[i, 0], data_at[i, later[i, 0]]
+            else:
+                continue
+            better = at < best_start
+            if at == best_start and np.isfinite(at):
+                if v == best:
+                    better = g.processing[v, i] < g.processing[v, best_device]
+                else:
+                    better = level[v] > level[best] or (level[v] == level[best] and v < best)
+            if better:
+                best, best_device, best_start = v, i, at
         if best < 0:
             return device, False
-        v, i = ready_list[best], best_device
-        ready_count -= 1
-        ready_list[best] = ready_list[ready_count]
+        v, i = best, best_device
         device[v] = i
         if unit_device[unit_of[v]] < 0:
             unit_device[unit_of[v]] = i
             free_bytes[i] -= resident[unit_of[v]]
-        _, remote = _arrival(g, v, i, device, w)
+        cut = 0.0
+        for k in range(g.read_ptr[v], g.read_ptr[v + 1]):
+            if device[g.producer[g.read[k]]] != i:
+                cut = g.cut[v, i]
         at = max(_commit(g, v, i, device, w), w.device_free[i])
         w.start[v] = at
-        w.finish[v] = at + g.processing[v, i] + (g.cut[v, i] if remote else 0.0)
+        w.finish[v] = at + g.processing[v, i] + cut
         w.device_free[i] = w.finish[v]
+        while later_count[i] > 0 and data_at[i, later[i, 0]] <= w.device_free[i]:
+            x = later[i, 0]
+            later_count[i] = _pop(later[i], later_count[i], data_at[i], level)
+            now_count[i] = _push(now[i], now_count[i], nothing, level, x)
         for u in range(g.made_ptr[v], g.made_ptr[v + 1]):
             for k in range(g.reader_ptr[u], g.reader_ptr[u + 1]):
                 x = g.reader[k]
                 waiting[x] -= 1
-                if waiting[x] == 0:
-                    for j in range(D):
-                        data_at[x, j], _r = _arrival(g, x, j, device, w)
-                    ready_list[ready_count] = x
-                    ready_count += 1
+                if waiting[x] > 0:
+                    continue
+                _arrivals(g, x, device, w, ready_at, remote)
+                for j in range(D):
+                    if not np.isfinite(g.processing[x, j]) or not np.isfinite(ready_at[j]):
+                        continue
+                    data_at[j, x] = ready_at[j]
+                    if ready_at[j] <= w.device_free[j]:
+                        now_count[j] = _push(now[j], now_count[j], nothing, level, x)
+                    else:
+                        later_count[j] = _push(later[j], later_count[j], data_at[j], level, x)
     return device, True
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _gone(v: int, i: int, device: Ints, unit_of: Ints, unit_device: Ints, resident: Floats, free_bytes: Floats) -> bool:
+    """Whether v is placed, or its unit elsewhere, or device i has no room for the unit any more."""
+    fixed = unit_device[unit_of[v]]
+    return device[v] >= 0 or (fixed >= 0 and fixed != i) or (fixed < 0 and resident[unit_of[v]] > free_bytes[i])

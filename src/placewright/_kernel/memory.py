@@ -22,10 +22,11 @@ def peak_activations(
     lives from the start of its transfer to the finish of its last reader there. Intervals are half open.
     """
     T, D = w.arrival.shape
-    births = np.empty(T * (D + 1))
-    deaths = np.empty(T * (D + 1))
-    bytes_ = np.empty(T * (D + 1))
-    where = np.empty(T * (D + 1), dtype=np.int32)
+    most = T + len(g.reader)  # once where it is made, and once at most for each reader
+    births = np.empty(most)
+    deaths = np.empty(most)
+    bytes_ = np.empty(most)
+    where = np.empty(most, dtype=np.int32)
     until = np.empty(D)
     m = 0
     for u in range(T):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 
 from placewright._kernel.memory import peak_activations
-from placewright._kernel.schedule import Workspace, decode, retime, upward_rank, workspace
+from placewright._kernel.schedule import Network, Workspace, decode, retime, upward_rank, workspace
 from placewright.arrays import arrays_of
 from placewright.errors import InvalidInput
 from placewright.evaluate.evaluation import DeviceUse, Evaluation
@@ -15,6 +17,8 @@ from placewright.problem import Problem
 from placewright.units import format_bytes
 
 __all__ = ["evaluate_makespan"]
+
+Ints: TypeAlias = npt.NDArray[np.int32]
 
 
 def evaluate_makespan(
@@ -39,13 +43,14 @@ def evaluate_makespan(
         value = retime(g, device, *_actions(schedule, problem), w)
     else:
         value = _best_decoding(problem, device, order, w)
-    made = _schedule_in(w, problem, device)
+    legs = _legs(g, device)
     peak = peak_activations(g, device, arrays_of(problem).output, w) if activations else np.zeros(D)
-    uses = _uses(problem, device, made, peak)
-    return Evaluation(float(value), made, uses, tuple(_broken(problem, device, made, uses)))
+    uses = _uses(problem, device, w, legs, peak)
+    made = Schedule(w.start, w.finish, _transfers(w, device, g, legs))
+    return Evaluation(float(value), made, uses, tuple(_broken(problem, device, legs, uses)))
 
 
-def _best_decoding(problem: Problem, device: npt.NDArray[np.int32], order: npt.ArrayLike | None, w: Workspace) -> float:
+def _best_decoding(problem: Problem, device: Ints, order: npt.ArrayLike | None, w: Workspace) -> float:
     g = arrays_of(problem).network
     n = len(device)
     if order is None:
@@ -56,68 +61,85 @@ def _best_decoding(problem: Problem, device: npt.NDArray[np.int32], order: npt.A
         sequence = np.ascontiguousarray(order, dtype=np.int32)
     _check_order(problem, sequence)
     tail = np.zeros(n)
-    by_maker = decode(g, sequence, device, False, tail, np.inf, w)
-    by_reader = decode(g, sequence, device, True, tail, np.inf, w)
-    return by_reader if by_reader < by_maker else float(decode(g, sequence, device, False, tail, np.inf, w))
+    by_reader = float(decode(g, sequence, device, True, tail, np.inf, w))
+    by_maker = float(decode(g, sequence, device, False, tail, np.inf, w))
+    return float(decode(g, sequence, device, True, tail, np.inf, w)) if by_reader < by_maker else by_maker
 
 
-def _check_order(problem: Problem, order: npt.NDArray[np.int32]) -> None:
+def _check_order(problem: Problem, order: Ints) -> None:
     n = len(problem.graph)
     position = np.full(n, -1)
     if order.shape == (n,) and n and order.min() >= 0 and order.max() < n:
         position[order] = np.arange(n)
     if order.shape != (n,) or (position < 0).any():
         raise InvalidInput(f"an order names each of the {n} operators once")
-    for t in problem.graph.tensors:
-        if any(position[v] < position[t.producer] for v in t.readers):
-            raise InvalidInput(f"the order puts a reader of {t.name!r} before its producer; give a topological order")
+    g = arrays_of(problem).network
+    tensor = _tensor_read(g)
+    late = np.flatnonzero(position[g.reader] < position[g.producer[tensor]])
+    if len(late):
+        name = problem.graph.tensors[tensor[late[0]]].name
+        raise InvalidInput(f"the order puts a reader of {name!r} before its producer; give a topological order")
 
 
-def _actions(schedule: Schedule, problem: Problem) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _actions(schedule: Schedule, problem: Problem) -> tuple[Ints, Ints]:
     """Operators and transfers sorted by (start, finish, topological position), which is consistent with precedence."""
-    n = len(problem.graph)
-    keys = [(float(schedule.start_s[v]), float(schedule.finish_s[v]), v, 0, v, -1) for v in range(n)]
-    tensors = problem.graph.tensors
-    keys += [(x.start_s, x.finish_s, tensors[x.tensor].producer, 1, n + x.tensor, x.target) for x in schedule.transfers]
-    keys.sort()
-    return np.array([k[4] for k in keys], dtype=np.int32), np.array([k[5] for k in keys], dtype=np.int32)
+    g = arrays_of(problem).network
+    n, legs = len(schedule.start_s), schedule.transfers
+    tensor = np.array([x.tensor for x in legs], dtype=np.int32)
+    start = np.concatenate([schedule.start_s, [x.start_s for x in legs]])
+    finish = np.concatenate([schedule.finish_s, [x.finish_s for x in legs]])
+    position = np.concatenate([np.arange(n, dtype=np.int32), g.producer[tensor]])
+    action = np.concatenate([np.arange(n, dtype=np.int32), n + tensor])
+    target = np.concatenate([np.full(n, -1), [x.target for x in legs]]).astype(np.int32)
+    by_time = np.lexsort((target, action, position, finish, start))
+    return action[by_time], target[by_time]
 
 
-def _schedule_in(w: Workspace, problem: Problem, device: npt.NDArray[np.int32]) -> Schedule:
-    transfers = []
-    for u, tensor in enumerate(problem.graph.tensors):
-        home = int(device[tensor.producer])
-        for j in sorted({int(device[v]) for v in tensor.readers} - {home}):
-            transfers.append(Transfer(u, home, j, float(w.sent[u, j]), float(w.arrival[u, j])))
-    transfers.sort(key=lambda t: (t.start_s, t.finish_s, t.tensor, t.target))
-    return Schedule(w.start, w.finish, tuple(transfers))
+def _tensor_read(g: Network) -> Ints:
+    """(E,) the tensor of each read, in the order of ``g.reader``."""
+    return np.repeat(np.arange(len(g.producer), dtype=np.int32), np.diff(g.reader_ptr))
+
+
+def _legs(g: Network, device: Ints) -> tuple[Ints, Ints]:
+    """Tensor and target of each transfer that a placement takes, ascending."""
+    D = g.processing.shape[1]
+    tensor, target = _tensor_read(g), device[g.reader]
+    crossing = target != device[g.producer[tensor]]
+    pairs = np.unique(tensor[crossing].astype(np.int64) * D + target[crossing])
+    return (pairs // D).astype(np.int32), (pairs % D).astype(np.int32)
+
+
+def _transfers(w: Workspace, device: Ints, g: Network, legs: tuple[Ints, Ints]) -> tuple[Transfer, ...]:
+    tensor, target = legs
+    start, finish = w.sent[tensor, target], w.arrival[tensor, target]
+    by_time = np.lexsort((target, tensor, finish, start))
+    columns = (tensor, device[g.producer[tensor]], target, start, finish)
+    return tuple(map(Transfer, *(column[by_time].tolist() for column in columns)))
 
 
 def _uses(
-    problem: Problem, device: npt.NDArray[np.int32], schedule: Schedule, activations: npt.NDArray[np.float64]
+    problem: Problem, device: Ints, w: Workspace, legs: tuple[Ints, Ints], activations: npt.NDArray[np.float64]
 ) -> tuple[DeviceUse, ...]:
-    D = len(problem.cluster)
-    operators = problem.graph.operators
-    finite = np.isfinite(schedule.finish_s)
-    lasting = np.where(finite, schedule.finish_s, 0.0) - np.where(finite, schedule.start_s, 0.0)
+    D, a = len(problem.cluster), arrays_of(problem)
+    finite = np.isfinite(w.finish)
+    lasting = np.where(finite, w.finish, 0.0) - np.where(finite, w.start, 0.0)
     busy = np.bincount(device, weights=lasting, minlength=D)
     count = np.bincount(device, minlength=D)
-    weights, cache, sent, received = ([0] * D for _ in range(4))
-    for v, i in enumerate(device.tolist()):
-        weights[i] += operators[v].weight_bytes
-        cache[i] += operators[v].kv_cache_bytes
-    for x in schedule.transfers:
-        sent[x.source] += problem.graph.tensors[x.tensor].size_bytes
-        received[x.target] += problem.graph.tensors[x.tensor].size_bytes
+    weights, cache, sent, received = (np.zeros(D, dtype=np.int64) for _ in range(4))
+    np.add.at(weights, device, a.weight_bytes)
+    np.add.at(cache, device, a.kv_cache_bytes)
+    tensor, target = legs
+    np.add.at(sent, device[a.network.producer[tensor]], a.size_bytes[tensor])
+    np.add.at(received, target, a.size_bytes[tensor])
     return tuple(
         DeviceUse(
             d.name,
             int(count[i]),
             float(busy[i]),
-            sent[i],
-            received[i],
-            weights[i],
-            cache[i],
+            int(sent[i]),
+            int(received[i]),
+            int(weights[i]),
+            int(cache[i]),
             int(activations[i]),
             None if d.memory_bytes is None else d.memory_bytes - d.reserve_bytes,
         )
@@ -125,9 +147,7 @@ def _uses(
     )
 
 
-def _broken(
-    problem: Problem, device: npt.NDArray[np.int32], schedule: Schedule, uses: tuple[DeviceUse, ...]
-) -> list[str]:
+def _broken(problem: Problem, device: Ints, legs: tuple[Ints, Ints], uses: tuple[DeviceUse, ...]) -> list[str]:
     found = []
     graph, devices = problem.graph, problem.cluster.devices
     for members in graph.colocation:
@@ -141,12 +161,14 @@ def _broken(
             f"operator {graph.operators[v].name!r} may not run on {devices[device[v]].name!r}: "
             "no finite time there, or a pin, forbid or colocation excludes it"
         )
-    for x in schedule.transfers:
-        if not np.isfinite(problem.transfer_s(x.tensor, x.source, x.target)):
-            found.append(
-                f"tensor {graph.tensors[x.tensor].name!r} must go from {devices[x.source].name!r} to "
-                f"{devices[x.target].name!r}, which no link joins; add a link or place its reader elsewhere"
-            )
+    g, (tensor, target) = arrays_of(problem).network, legs
+    source = device[g.producer[tensor]]
+    seconds = g.transfer[tensor, source, target] if len(g.transfer) else g.latency[source, target]
+    for k in np.flatnonzero(~np.isfinite(seconds)).tolist():
+        found.append(
+            f"tensor {graph.tensors[tensor[k]].name!r} must go from {devices[source[k]].name!r} to "
+            f"{devices[target[k]].name!r}, which no link joins; add a link or place its reader elsewhere"
+        )
     for use in uses:
         if use.limit_bytes is not None and use.memory_bytes > use.limit_bytes:
             parts = (
