@@ -22,6 +22,7 @@ from placewright._kernel.configuration import (
     upper_labels,
     width_score,
 )
+from placewright._kernel.divided import multiplicative_weights, priced_sum
 from placewright._kernel.genetic import Population, appraise, breed, scatter
 from placewright._kernel.ideal_dp import Lattice, boundaries, expand, may_lie, new_labels, states_above
 from placewright._kernel.ideals import enumerate_ideals, first_ideal, sums
@@ -34,6 +35,7 @@ from placewright._kernel.pair_labels import FAR, loads_of_vertices, pair_states,
 from placewright._kernel.path import heads, tails
 from placewright._kernel.schedule import Network, decode, retime, upward_rank, workspace
 from placewright._kernel.segment import Stages, cut, multipliers, table
+from placewright._kernel.span_search import least_time, scratch_for
 
 __all__ = ["warm_up", "warm_up_loads", "warm_up_makespan", "warm_up_offload"]
 
@@ -78,6 +80,8 @@ def _warm_up_schedules() -> None:
     retime(g, device, _ints(0, 2, 1), _ints(-1, 1, -1), w)
     peak_activations(g, device, np.zeros(1, dtype=np.bool_), w)
     upward_rank(g, device)
+    two = np.ones(2)
+    priced_sum(np.ones((2, 2)), two, two, multiplicative_weights(np.ones((2, 2)), two, two, 2), two)
 
 
 @cache
@@ -95,6 +99,7 @@ def warm_up_makespan() -> None:
     etf(g, mean_upward_rank(g), units, two, two, w)
     cost_of(g, limits, device, order, False, tail, np.inf, w)
     anneal(g, limits, state, 1.0, 0.1, 8, False, tail, w, np.random.default_rng(0))
+    least_time(g, _ints(0, 1, 2), order, np.ones((2, 2)), 1.0, device, np.inf, 8, scratch_for(g))
     rows, stale = np.zeros((2, 2), dtype=np.int32), np.ones(2, dtype=np.bool_)
     pair = Population(rows, np.array([[0, 1], [0, 1]], dtype=np.int32), np.ones(2), stale)
     scatter(g, limits, pair, 1, np.random.default_rng(0))
