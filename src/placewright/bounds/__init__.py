@@ -8,6 +8,7 @@ from types import MappingProxyType
 from placewright.algorithm import Algorithm
 from placewright.bounds.makespan.critical_path import critical_path
 from placewright.bounds.makespan.fractional_load import fractional_load
+from placewright.bounds.makespan.spans import spans
 from placewright.bounds.max_load.configuration import Configuration
 from placewright.bounds.max_load.fractional_load import fractional_load as divided_max_load
 from placewright.bounds.offload.critical_path import critical_path as offload_path
@@ -17,7 +18,9 @@ __all__ = ["BOUNDS", "PROOFS"]
 
 BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
     {
-        "makespan": MappingProxyType({"critical-path": critical_path, "fractional-load": fractional_load}),
+        "makespan": MappingProxyType(
+            {"critical-path": critical_path, "fractional-load": fractional_load, "spans": spans}
+        ),
         "max-load": MappingProxyType({"fractional-load": divided_max_load}),
         "offload": MappingProxyType({"critical-path": offload_path}),
     }

@@ -1,0 +1,58 @@
+"""Which path the spans are taken along, and between which of its operators."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placewright.bounds.makespan.span import Reach
+from placewright.problem import Problem
+
+__all__ = ["longest_path", "steps_of"]
+
+FURTHEST = 64
+"""Operators of a path within which the next that all others pass is looked for."""
+
+
+def longest_path(problem: Problem) -> list[int]:
+    """Operators of a path of most processing, each where it is fastest; of equal ones one with many operators."""
+    graph = problem.graph
+    least = np.where(problem.allowed, problem.times.processing_s, np.inf).min(axis=1)
+    weight = least + 1e-6 * float(least.mean())
+    reached, before = np.zeros(len(graph)), np.full(len(graph), -1)
+    for v in range(len(graph)):
+        for u in graph.predecessors[v]:
+            if reached[u] > reached[v]:
+                reached[v], before[v] = reached[u], u
+        reached[v] += weight[v]
+    path = [int(reached.argmax())]
+    while before[path[-1]] >= 0:
+        path.append(int(before[path[-1]]))
+    return path[::-1]
+
+
+def steps_of(problem: Problem, reach: Reach, path: list[int], largest: int) -> list[tuple[int, int]]:
+    """Pairs of positions in the path, sorted by the second; -1 and ``len(path)`` stand for no operator.
+
+    Each operator with the next of the path; with the next one y such that whatever is below the first is comparable
+    to y; and with the last one x such that whatever is above it is comparable to x. Spans of more than ``largest``
+    operators inside are left out.
+    """
+    m = len(path)
+    ends: list[int | None] = [*path, None, None]  # ends[-1] is no operator, and so is ends[m]
+    comparable = [reach.above[v] | reach.below[v] | 1 << v for v in path]
+    steps = set()
+    for x in range(-1, m):
+        steps.add((x, x + 1))
+        inside = reach.between(ends[x], None)
+        for y in range(x + 1, min(m, x + 1 + FURTHEST)):
+            if not inside & ~comparable[y]:
+                steps.add((x, y))
+                break
+    for y in range(m + 1):
+        inside = reach.between(None, ends[y])
+        for x in range(y - 1, max(-1, y - 1 - FURTHEST), -1):
+            if not inside & ~comparable[x]:
+                steps.add((x, y))
+                break
+    small = [(x, y) for x, y in steps if reach.between(ends[x], ends[y]).bit_count() <= largest]
+    return sorted(small, key=lambda s: (s[1], s[0]))

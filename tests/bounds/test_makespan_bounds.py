@@ -1,0 +1,141 @@
+"""Bounds of the makespan by spans: below the optimum of every small problem, and closed forms."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from placewright import Cluster, Device, Link, Makespan, Operator, OperatorGraph, Problem, Tensor, Times
+from placewright.algorithm import Budget
+from placewright.bounds.makespan.span import Reach, alike_devices, members_of
+from placewright.bounds.makespan.span_path import steps_of
+from placewright.bounds.makespan.span_times import SpanTimes, finishes
+from placewright.bounds.makespan.spans import spans
+from tests.brute_force import optimum
+from tests.random_problems import problems
+
+ABOVE = 1.0 + 1e-9
+
+
+def examples(count: int) -> settings:
+    return settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def bound(problem: Problem) -> float:
+    return spans(problem, budget=Budget(), rng=np.random.default_rng(0)).lower_bound_s
+
+
+@examples(200)
+@given(problems(most_operators=6))
+def test_spans_are_below_the_optimum(problem: Problem) -> None:
+    """With each contention, cuts, pins, classes and memory."""
+    assert bound(problem) <= optimum(problem)
+
+
+@examples(150)
+@given(problems(most_operators=6), st.data())
+def test_any_path_and_any_steps(problem: Problem, data: st.DataObject) -> None:
+    """Along any chain of descendants, with every pair of its operators for a step, however few nodes are searched."""
+    best, reach = optimum(problem), Reach.of(problem)
+    if not problem.allowed.any(axis=1).all():
+        return
+    path = [data.draw(st.integers(0, len(problem.graph) - 1))]
+    while below := list(members_of(reach.below[path[-1]])):
+        if data.draw(st.booleans()):
+            path.append(data.draw(st.sampled_from(below)))
+        else:
+            break
+    steps = [(x, y) for y in range(len(path) + 1) for x in range(-1, y)]
+    nodes = data.draw(st.sampled_from([1, 5, 1000]))
+    done, last = finishes(problem, path, steps, SpanTimes(problem, reach, Budget(), nodes, 10**9))
+    assert last <= best * ABOVE
+    assert done.min(axis=1).max() <= best * ABOVE
+
+
+def cluster(devices: int, seconds: float, **link: str) -> Cluster:
+    """Alike devices; one byte takes ``seconds``."""
+    return Cluster([Device(f"g{k}") for k in range(devices)], [Link(0, 1 / seconds, link_class="same-host", **link)])
+
+
+def fork(branches: int, sizes: int = 1) -> OperatorGraph:
+    """Operators 1.. ``branches`` between 0 and the last, each reading a tensor of its own."""
+    inner = range(1, branches + 1)
+    tensors = [Tensor(f"i{v}", 0, (v,), sizes) for v in inner]
+    tensors += [Tensor(f"o{v}", v, (branches + 1,), sizes) for v in inner]
+    return OperatorGraph([Operator(f"v{v}") for v in range(branches + 2)], tensors)
+
+
+def test_branches_stay_where_transfers_are_dear() -> None:
+    """1 + 3 x 2 + 1 s on one device, as there and back takes 2 x 3 s; path 4 s and load 8 / 2 s say less."""
+    problem = Problem(fork(3), cluster(2, 3.0), [[float(p)] * 2 for p in (1, 2, 2, 2, 1)])
+    assert optimum(problem) == 8.0
+    assert 8.0 / ABOVE <= bound(problem) <= 8.0
+
+
+def test_transfers_wait_for_each_other_on_a_channel() -> None:
+    """Ends on unlike devices: three tensors of 1 s each cross one after the other, 0 + 3 x 1 + 1."""
+    graph = OperatorGraph([Operator(v) for v in "abcd"], [Tensor(f"t{v}", v, (3,), 1) for v in range(3)])
+    times = [[1.0, inf], [1.0, inf], [1.0, inf], [inf, 1.0]]
+    # a, b, c end at 1, 2, 3; the last tensor arrives at 4 whatever the order: 4 + 1.
+    assert bound(Problem(graph, cluster(2, 1.0), times)) == pytest.approx(5.0)
+    # Tensors of 2 s: 1 + 3 x 2 + 1 under contention, 3 + 2 + 1 without.
+    assert bound(Problem(graph, cluster(2, 2.0), times)) == pytest.approx(8.0)
+    assert bound(Problem(graph, cluster(2, 2.0), times, Makespan("none"))) == pytest.approx(6.0)
+
+
+def test_spans_follow_each_other() -> None:
+    """Two forks of three branches of 2 s: 3 + 2 x 6 s, though a mask from the start reaches over both."""
+    one = [Tensor(f"i{v}", 0, (v,), 1) for v in (1, 2, 3)] + [Tensor(f"o{v}", v, (4,), 1) for v in (1, 2, 3)]
+    two = [Tensor(f"j{v}", 4, (v,), 1) for v in (5, 6, 7)] + [Tensor(f"q{v}", v, (8,), 1) for v in (5, 6, 7)]
+    mask = [Tensor("mask", 9, (10, 11), 1)]  # the mask is an operator of its own that both forks read
+    graph_order = [9, 0, 1, 2, 3, 4, 5, 6, 7, 8]
+    new = {v: k for k, v in enumerate(graph_order)} | {10: 2, 11: 6}
+    tensors = [Tensor(t.name, new[t.producer], tuple(new[r] for r in t.readers), 1) for t in [*mask, *one, *two]]
+    graph = OperatorGraph([Operator(f"v{v}") for v in range(10)], sorted(tensors, key=lambda t: t.producer))
+    times = [[0.0] * 2, *([float(p)] * 2 for p in (1, 2, 2, 2, 1, 2, 2, 2, 1))]
+    assert bound(Problem(graph, cluster(2, 3.0), times)) == pytest.approx(15.0)
+
+
+def test_nothing_to_bound() -> None:
+    """An operator that may run nowhere, and one without a link to its input, give no bound and no error."""
+    graph = OperatorGraph([Operator("a"), Operator("b")], [Tensor("x", 0, (1,), 1)])
+    pair = Cluster([Device("g0"), Device("g1")])
+    assert bound(Problem(graph, pair, [[inf, inf], [1.0, 1.0]])) == 0.0
+    assert bound(Problem(graph, pair, [[1.0, inf], [inf, 1.0]])) == 0.0
+
+
+def test_alike_devices() -> None:
+    """Devices are of one class when swapping them changes nothing: not with another capacity, time, link or table."""
+    graph = OperatorGraph([Operator("a"), Operator("b")], [Tensor("x", 0, (1,), 1)])
+    three = cluster(3, 1.0)
+    assert alike_devices(Problem(graph, three, np.ones((2, 3)))).tolist() == [0, 0, 0]
+    assert alike_devices(Problem(graph, three, [[1.0, 1.0, 2.0], [1.0, 1.0, 1.0]])).tolist() == [0, 0, 2]
+    table = np.ones((1, 3, 3))
+    table[0, 0, 2] = 5.0
+    assert alike_devices(Problem(graph, three, Times(np.ones((2, 3)), table))).tolist() == [0, 1, 2]
+    less = Cluster([Device("g0", memory_bytes=9), Device("g1"), Device("g2")], three.links)
+    assert alike_devices(Problem(graph, less, np.ones((2, 3)))).tolist() == [0, 1, 1]
+    near = Cluster(three.devices, [*three.links, Link(0, 9, between=("g0", "g1"))])
+    assert alike_devices(Problem(graph, near, np.ones((2, 3)))).tolist() == [0, 0, 2]
+    one_way = Cluster(three.devices, [*three.links, Link(0, 9, between=("g0", "g1"), one_way=True)])
+    assert alike_devices(Problem(graph, one_way, np.ones((2, 3)))).tolist() == [0, 1, 2]
+
+
+def test_steps_pass_where_everything_does() -> None:
+    """Of a diamond: from its first operator to its last, and along the path; from outside to each."""
+    tensors = [Tensor("x", 0, (1, 2), 1), Tensor("y", 1, (3,), 1), Tensor("z", 2, (3,), 1)]
+    problem = Problem(OperatorGraph([Operator(v) for v in "abcd"], tensors), cluster(1, 1.0), np.ones((4, 1)))
+    steps = steps_of(problem, Reach.of(problem), [0, 1, 3], 9)
+    assert (0, 2) in steps
+    assert {(-1, 0), (0, 1), (1, 2), (2, 3)} <= set(steps)
+    assert steps_of(problem, Reach.of(problem), [0, 1, 3], 1) == [s for s in steps if s != (0, 2)]
