@@ -13,6 +13,8 @@ from placewright.solvers.makespan.cp_sat import CpSat
 from placewright.solvers.makespan.genetic import Genetic
 from placewright.solvers.makespan.list_scheduling import etf, heft
 from placewright.solvers.makespan.modular_split import ModularSplit, why_coupled
+from placewright.solvers.makespan.moirai_milp import MoiraiMilp
+from placewright.solvers.makespan.placeto import Placeto
 from placewright.solvers.single_device import single_device
 
 __all__ = ["MAKESPAN_SOLVERS"]
@@ -43,6 +45,9 @@ MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
         "genetic": Entry(
             Genetic(), False, "genetic algorithm on placement and order (Wang, Siegel et al. 1997), compiled"
         ),
+        "placeto": Entry(
+            Placeto(), False, "graph network trained by policy gradient (arXiv 1906.08879)", Placeto().supports
+        ),
         "makespan-cp-sat": Entry(
             CpSat(), True, "constraint programming with optional intervals (CP-SAT)", _small_enough
         ),
@@ -51,6 +56,9 @@ MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
             True,
             "modules between operators on every path, each solved by CP-SAT, joined by a shortest path",
             _splits,
+        ),
+        "moirai-milp": Entry(
+            MoiraiMilp(), True, "Moirai's mixed-integer program (Zhang et al. 2023), by HiGHS", MoiraiMilp().supports
         ),
     }
 )
