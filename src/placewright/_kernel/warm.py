@@ -35,6 +35,7 @@ from placewright._kernel.pair_labels import FAR, loads_of_vertices, pair_states,
 from placewright._kernel.path import heads, tails
 from placewright._kernel.schedule import Network, decode, retime, upward_rank, workspace
 from placewright._kernel.segment import Stages, cut, multipliers, table
+from placewright._kernel.simulate import simulate
 from placewright._kernel.span_search import least_time, scratch_for
 
 __all__ = ["warm_up", "warm_up_loads", "warm_up_makespan", "warm_up_offload"]
@@ -105,6 +106,7 @@ def warm_up_makespan() -> None:
     scatter(g, limits, pair, 1, np.random.default_rng(0))
     appraise(g, limits, pair, 0, 2, False, tail, w, device, order, np.full(1, np.inf))
     breed(g, limits, pair, pair, 1.5, 1.0, 1.0, np.random.default_rng(0))
+    simulate(g, limits, rows, w, np.zeros(2), stale)
 
 
 @cache

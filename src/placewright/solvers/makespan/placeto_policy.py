@@ -1,0 +1,131 @@
+"""Placeto's graph network and its policy gradient, on torch's tensors."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from placewright.solvers.makespan.placeto_groups import Groups
+
+__all__ = ["Policy"]
+
+Floats = npt.NDArray[np.float64]
+Layers: TypeAlias = list[tuple[Tensor, Tensor]]
+
+LARGEST_STEP = 1.25
+"""Norm to which gradients are clipped, as the authors' program does."""
+
+
+class Policy:
+    """Chances of each device for the current group, from the state of all groups.
+
+    With d features a group: a network of three layers makes an embedding of width d; messages go ``rounds`` times from
+    each group to its readers, and apart from that to those it reads from: the mean over neighbours of f(x), sent
+    through g, is added to the group's own embedding. Both directions side by side give 2 d numbers a group. They are
+    pooled in the same manner over all groups that the current one depends on, over those that depend on it, and over
+    those that do neither; with the current group's own they go into a network of three layers with a softmax over its
+    devices.
+    Weights are drawn by Glorot's rule from ``rng``; torch's own generator is neither used nor changed.
+
+    Parameters
+    ----------
+    groups : Groups
+    features : int
+        d
+    rounds : int
+    rng : numpy Generator
+    """
+
+    def __init__(self, groups: Groups, features: int, rounds: int, rng: np.random.Generator) -> None:
+        d, D = features, groups.allowed.shape[1]
+        apart = ~(groups.above | groups.above.T | np.eye(len(groups.above), dtype=np.bool_))
+        self._rounds = rounds
+        self._neighbours = [_means(m) for m in (groups.reads, groups.reads.T)]
+        self._pools = [_means(m) for m in (groups.above, groups.above.T, apart)]
+        self._barred = torch.from_numpy(~groups.allowed)
+        self._weights: list[Tensor] = []
+        self._own = self._layers(rng, d, d, d, d)
+        self._messages = [(self._layers(rng, d, d, d), self._layers(rng, d, d, d)) for _ in range(2)]
+        self._pooling = [(self._layers(rng, *[2 * d] * 3), self._layers(rng, *[2 * d] * 3)) for _ in range(3)]
+        self._choice = self._layers(rng, 8 * d, 16 * d, 8 * d, D)
+        self._mean = [torch.zeros_like(x) for x in self._weights]
+        self._square = [torch.zeros_like(x) for x in self._weights]
+        self._steps = 0
+
+    def _layers(self, rng: np.random.Generator, *sizes: int) -> Layers:
+        made: Layers = []
+        for inputs, outputs in itertools.pairwise(sizes):
+            reach = (6.0 / (inputs + outputs)) ** 0.5
+            weight = torch.from_numpy(rng.uniform(-reach, reach, (inputs, outputs)).astype(np.float32))
+            made.append((weight.requires_grad_(), torch.zeros(outputs, requires_grad=True)))
+            self._weights.extend(made[-1])
+        return made
+
+    def _log_chances(self, states: npt.NDArray[np.float32], current: npt.NDArray[np.int64]) -> Tensor:
+        """(S, D) logarithms of the chances in S states of shape (G, d), with their current groups."""
+        at = torch.from_numpy(current)
+        own = _through(self._own, torch.from_numpy(states))
+        both = []
+        for neighbours, (f, g) in zip(self._neighbours, self._messages, strict=True):
+            some = (neighbours.sum(dim=1, keepdim=True) > 0.0).float()
+            x = own
+            for _ in range(self._rounds):
+                heard = neighbours @ torch.relu(_through(f, x))
+                x = own + some * torch.relu(_through(g, heard))
+            both.append(x)
+        embedded = torch.cat(both, dim=-1)
+        parts = []
+        for pool, (f, g) in zip(self._pools, self._pooling, strict=True):
+            heard = (pool[at].unsqueeze(1) @ torch.relu(_through(f, embedded))).squeeze(1)
+            parts.append(torch.relu(_through(g, heard)))
+        parts.append(embedded[torch.arange(len(at)), at])
+        logits = _through(self._choice, torch.cat(parts, dim=-1))
+        return torch.log_softmax(logits.masked_fill(self._barred[at], -1e9), dim=-1)
+
+    def chances(self, states: npt.NDArray[np.float32], current: npt.NDArray[np.int64]) -> Floats:
+        """(S, D) chances of each device for the current group of each state; 0 where it is not allowed."""
+        with torch.no_grad():
+            return self._log_chances(states, current).double().exp().numpy()
+
+    def improve(
+        self,
+        states: npt.NDArray[np.float32],
+        current: npt.NDArray[np.int64],
+        chosen: npt.NDArray[np.int64],
+        advantage: npt.NDArray[np.float32],
+        entropy: float,
+        rate: float,
+    ) -> None:
+        """Make a step of REINFORCE, with ``entropy`` times the entropy of the choices on top, by Adam at ``rate``."""
+        logs = self._log_chances(states, current)
+        taken = logs.gather(1, torch.from_numpy(chosen).unsqueeze(1)).squeeze(1)
+        spread = -(logs.exp() * logs).sum()
+        loss = -(taken * torch.from_numpy(advantage)).sum() - entropy * spread
+        slopes = torch.autograd.grad(loss, self._weights)
+        norm = float(torch.sqrt(sum((s * s).sum() for s in slopes)))  # type: ignore[arg-type]
+        # Adam, written out: torch's class loads its compiler first, which took 5 s.
+        self._steps += 1
+        with torch.no_grad():
+            for x, slope, mean, square in zip(self._weights, slopes, self._mean, self._square, strict=True):
+                step = slope / max(1.0, norm / LARGEST_STEP)
+                mean.mul_(0.9).add_(step, alpha=0.1)
+                square.mul_(0.999).addcmul_(step, step, value=0.001)
+                size = (square / (1.0 - 0.999**self._steps)).sqrt_().add_(1e-8)
+                x.addcdiv_(mean / (1.0 - 0.9**self._steps), size, value=-rate)
+
+
+def _means(which: npt.NDArray[np.bool_]) -> Tensor:
+    """(G, G) rows that take the mean over the columns that are set; rows of zeros where none is."""
+    return torch.from_numpy((which / np.maximum(1, which.sum(axis=1, keepdims=True))).astype(np.float32))
+
+
+def _through(layers: Layers, x: Tensor) -> Tensor:
+    """Affine layers with rectifiers between them."""
+    for k, (weight, bias) in enumerate(layers):
+        x = (torch.relu(x) if k else x) @ weight + bias
+    return x
