@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -185,7 +186,7 @@ def alike_devices(problem: Problem) -> npt.NDArray[np.int32]:
     g = a.network
     D = len(cluster)
     channels = cluster.channels_of
-    tables = [g.latency, g.per_byte, channels[:, :, 0], channels[:, :, 1]]
+    tables: list[npt.NDArray[Any]] = [g.latency, g.per_byte, channels[:, :, 0], channels[:, :, 1]]
     columns = np.vstack([g.processing, g.cut, a.capacity[None, :], a.allowed])
     found = np.arange(D, dtype=np.int32)
     for j in range(D):
