@@ -93,6 +93,28 @@ def test_run(placewright: Call, model: Path, workers: Path, tmp_path: Path) -> N
     assert shown.code == 0 and "measured" in shown.out
 
 
+def test_a_mask_is_computed_on_both_devices(placewright: Call, workers: Path, tmp_path: Path) -> None:
+    """Layers on two workers: neither waits for the mask, the run's outputs are right, and 0s leaves the mask single."""
+    from tests.execute.small_onnx import masked, saved
+
+    model = saved(masked(6, 300), tmp_path)
+    plan = ["plan", model, "--cluster", workers, "--costs", "roofline", "--no-fuse", "--budget", "0"]
+    pins = [text for k in range(6) for text in ("--pin", f"layer{k}={'one' if k % 2 else 'two'}")]
+    shown = placewright(*plan, *pins, "--json", "-o", "plan.json")
+    assert shown.code == 0 and shown.json["placement"]["mask"] == shown.json["placement"]["cast"] == ["two", "one"]
+    assert "computed wherever they are read: cast, mask (2 cheap operators)" in shown.err
+    measured = placewright("run", "plan.json", "--runs", "2", "--no-alone", "--json")
+    assert measured.code == 0 and measured.json["measurements"][0]["max_relative_error"] <= 1e-5
+    single = placewright(*plan, *pins, "--json", "--duplicate-below", "0s")
+    assert single.json["placement"]["mask"] in ("one", "two") and "wherever" not in single.err
+
+
+def test_a_limit_below_zero_is_refused(placewright: Call, model: Path, cluster_file: Path) -> None:
+    """What is no time is said to be none."""
+    shown = placewright("plan", model, "--cluster", cluster_file, "--duplicate-below", "-1s")
+    assert shown.code == 2 and "--duplicate-below" in shown.line
+
+
 def test_run_finds_no_model(placewright: Call, model: Path, cluster_file: Path, tmp_path: Path) -> None:
     """Moved: say where it was looked for. Changed: say that it is another. Beside a moved plan: found."""
     assert placewright("plan", model, "--cluster", cluster_file, "--budget", "0", "-o", "plan.json").code == 0

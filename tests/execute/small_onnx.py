@@ -52,6 +52,25 @@ def branching(width: int = 8, layers: int = 4, seed: int = 0) -> onnx.ModelProto
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
+def masked(layers: int = 4, width: int = 3) -> onnx.ModelProto:
+    """ids -> cast -> mask, which each of a chain of layers adds to its product."""
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["c"], name="cast", to=TensorProto.FLOAT),
+        helper.make_node("Neg", ["c"], ["m"], name="mask"),
+    ]
+    for k in range(layers):
+        nodes.append(helper.make_node("MatMul", [f"h{k - 1}" if k else "x", "w"], [f"p{k}"], name=f"product{k}"))
+        nodes.append(helper.make_node("Add", ["m", f"p{k}"], [f"h{k}"], name=f"layer{k}"))
+    inputs = [
+        helper.make_tensor_value_info("ids", TensorProto.INT64, [2, width]),
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, width]),
+    ]
+    outputs = [helper.make_tensor_value_info(f"h{layers - 1}", TensorProto.FLOAT, [2, width])]
+    weight = (np.random.default_rng(0).standard_normal((width, width)) / np.sqrt(width)).astype(np.float32)
+    graph = helper.make_graph(nodes, "masked", inputs, outputs, [numpy_helper.from_array(weight, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
 def cluster(count: int, cores: tuple[tuple[int, ...], ...] = (), **options: float) -> Cluster:
     """Like CPU devices, joined by one class of links."""
     devices = [

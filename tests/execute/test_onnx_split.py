@@ -11,11 +11,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from placewright.capture.onnx_nodes import node_names, reads, writes
+from placewright.coarsen import duplicate
 from placewright.errors import ExecutionError
 from placewright.execute.onnx_split import Split, split_model
 from placewright.problem import Problem
 
-from .small_onnx import branching, cluster, plan_of, problem_of
+from .small_onnx import branching, cluster, masked, plan_of, problem_of
 
 
 def chain(length: int = 4) -> tuple[onnx.ModelProto, Problem]:
@@ -216,3 +217,40 @@ def test_fused_operators_bring_all_their_parts() -> None:
     made = split(model, fused, [0, 1, 0])
     parts = [[n.name for n in onnx.load_model_from_string(made.call_model(c)).graph.node] for c in made.calls]
     assert parts == [["r0"], ["r3"], ["r1", "r2"]]
+
+
+def duplicated() -> tuple[onnx.ModelProto, Problem]:
+    """Cast and mask, of 1 ms each, are parts of the four layers, which like their products take 1 s."""
+    single = problem_of(model := masked(), cluster(2))
+    times = np.where(np.arange(len(single.graph))[:, None] < 2, 1e-3, 1.0)
+    return model, duplicate(Problem(single.graph, single.cluster, np.tile(times, 2)), 2e-3)
+
+
+def test_what_stands_in_several_operators_runs_once_on_each_device() -> None:
+    """The first call of a device makes the mask and hands it to the device's later calls; it never travels."""
+    model, problem = duplicated()
+    layers = [v for v in problem.graph.operators if v.parts]
+    assert [v.parts for v in layers] == [("cast", "mask", f"layer{k}") for k in range(4)]
+    made = split(model, problem, [0, 0, 1, 1, 0, 0, 1, 1])
+    assert [(c.device, c.inputs, c.outputs, c.waits, c.sends) for c in made.calls] == [
+        (0, ("x", "ids"), ("h0", "m"), (), ("h0",)),
+        (0, ("h1", "m"), ("h2",), ("h1",), ("h2",)),
+        (1, ("h0", "ids"), ("h1", "m"), ("h0",), ("h1",)),
+        (1, ("h2", "m"), ("h3",), ("h2",), ()),
+    ]
+    nodes = [{n.name for n in onnx.load_from_string(made.call_model(c)).graph.node} for c in made.calls]
+    assert nodes == [
+        {"cast", "mask", "product0", "layer0"},
+        {"product2", "layer2"},
+        {"cast", "mask", "product1", "layer1"},
+        {"product3", "layer3"},
+    ]
+
+
+def test_one_call_makes_what_its_operators_share_once() -> None:
+    """All on one device is one call with each node once."""
+    model, problem = duplicated()
+    (call,) = (made := split(model, problem, [1] * 8)).calls
+    assert (call.inputs, call.outputs) == (("x", "ids"), ("h3",))
+    nodes = [n.name for n in onnx.load_from_string(made.call_model(call)).graph.node]
+    assert len(nodes) == len(set(nodes)) == 10

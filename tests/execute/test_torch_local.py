@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from placewright.capture.torch_export import capture_program, export_module, fx_nodes
 from placewright.capture.torch_program import take_apart
 from placewright.cluster import Cluster, Device, Link
+from placewright.coarsen import duplicate, duplicated_parts
 from placewright.errors import InvalidInput
 from placewright.execute.torch_local import relative_error, run_torch_local
 from placewright.execute.torch_split import levels
@@ -16,7 +18,7 @@ from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.plan import Plan, Schedule
 from placewright.problem import Problem
 
-from .small_torch import NETWORKS, branches, problem_of, random_plan
+from .small_torch import NETWORKS, Network, branches, problem_of, random_plan
 
 
 def _alone(graph: OperatorGraph, device_of: list[int], devices: int = 2) -> tuple[Problem, Plan]:
@@ -78,6 +80,51 @@ def test_a_coarse_graph_runs_by_the_names_of_its_parts(name: str) -> None:
         assert run.max_relative_error <= 1e-5
 
 
+class Biased(torch.nn.Module):
+    """Layers that add one table of positions, looked up in a weight, and multiply by one mask, made of an input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = torch.nn.Embedding(2, 8)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(40))
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        bias, mask = self.positions(ids).tanh(), (ids > 0).to(x.dtype).unsqueeze(-1)
+        for layer in self.layers:
+            x = torch.relu(layer(x) + bias) * mask
+        return x
+
+
+def _biased() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+    return Biased().eval(), (torch.randn(3, 5, 8), torch.randint(0, 2, (3, 5))), {}
+
+
+@pytest.mark.parametrize("network", [NETWORKS["tiny_bert"], _biased])
+def test_what_stands_in_several_operators_runs_on_each_device(network: Callable[[], Network]) -> None:
+    """Masks and position tables that are computed wherever they are read never travel, and the outputs are right."""
+    torch.manual_seed(1)
+    module, args, kwargs = network()
+    program = export_module(module, args, kwargs)
+    graph = capture_program(program)
+    rng = np.random.default_rng(3)
+    single = problem_of(graph, 2, rng)
+    heavy = np.array([v.kind.split(".")[1] in ("linear", "layer_norm", "matmul", "relu") for v in graph.operators])
+    times = np.where(heavy[:, None], 1.0, 1e-6)
+    problem = duplicate(Problem(graph, single.cluster, np.broadcast_to(times, (len(graph), 2))), 1e-5)
+    copied = set(duplicated_parts(problem.graph))
+    assert len(copied) >= 4
+    tensors = {t.name for t in graph.tensors if graph.operators[t.producer].name in copied}
+    for _ in range(3):
+        plan = random_plan(problem, rng)
+        run = run_torch_local(program, args, problem, plan, kwargs=kwargs)
+        assert run.max_relative_error <= 1e-5
+        placed = zip(plan.device_of.tolist(), problem.graph.operators, strict=True)
+        wanted = {(i, name) for i, v in placed for name in v.parts if name in copied}
+        ran_on = [(part.device, name) for part in run.submodules for name in part.operators if name in copied]
+        assert sorted(ran_on) == sorted(wanted)
+        assert run.transfers and not tensors & {tensor for tensor, _, _ in run.transfers}
+
+
 def test_a_chain_over_two_devices_is_two_parts_and_one_transfer() -> None:
     """Weights lie only in the part whose operators read them, and the one tensor between the devices travels once."""
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).eval()
@@ -111,8 +158,8 @@ def test_levels_rise_at_each_change_of_device_along_a_path() -> None:
     """The longest path's number of changes, by hand: 0 -> 1 -> 0 -> 1 gives 0, 1, 2, 3."""
     module = torch.nn.Sequential(*[torch.nn.ReLU() for _ in range(4)])
     program = take_apart(export_module(module, (torch.randn(3),)))
-    assert levels(program, [0, 1, 0, 1]) == [0, 1, 2, 3]
-    assert levels(program, [1, 1, 0, 0]) == [0, 0, 1, 1]
+    assert levels(program, [(0,), (1,), (0,), (1,)]) == [{0: 0}, {1: 1}, {0: 2}, {1: 3}]
+    assert levels(program, [(1,), (1,), (0,), (0,)]) == [{1: 0}, {1: 0}, {0: 1}, {0: 1}]
 
 
 def test_neither_inputs_nor_written_weights_change() -> None:

@@ -22,6 +22,9 @@ TRIVIAL_SHARE = 0.005
 STRETCH = 0.1
 """Of the longest path: how much of it must lie between the first reader and the last, unless a limit is given."""
 
+LARGEST = 256
+"""Most operators that are duplicated together for one tensor."""
+
 WEIGHT_SHARE = 0.01
 """Of all weights: an operator with more is not cheap, whatever its time."""
 
@@ -46,9 +49,9 @@ def duplicate(problem: Problem, below_s: float | None = None) -> Problem:
     ----------
     problem : Problem
     below_s : float, optional
-        Seconds: operators that take at most so long on every device that may run them are duplicated. 0: none. By
-        default the trivial ones: all together take at most 0.5 % of the longest path on any device, and of each the
-        readers lie a tenth of the longest path apart or more.
+        Seconds: operators that, with all that they are made of, take at most so long on every device that may run
+        them are duplicated. 0: none. By default the trivial ones: all together take at most 0.5 % of the longest path
+        on any device, and of each the readers lie a tenth of the longest path apart or more.
 
     Returns
     -------
@@ -74,7 +77,8 @@ def duplicate(problem: Problem, below_s: float | None = None) -> Problem:
     device computes once. So a plan of the new problem is worth at most the time of the duplicated operators less than
     what really happens, on each device: by default 0.5 % of the longest path, less than times vary from run to run.
 
-    **Complexity** O(n + m) for n operators and m readers of tensors, and a set of readers for each cheap operator.
+    **Complexity** O(n + m) for n operators and m readers of tensors, and for each cheap operator two sets: its readers
+    in the end, and the operators that it is made of, of which there are 256 at most.
 
     Examples
     --------
@@ -101,14 +105,30 @@ def duplicate(problem: Problem, below_s: float | None = None) -> Problem:
 def duplicable(problem: Problem, below_s: float | None = None) -> tuple[int, ...]:
     """Operators that :func:`duplicate` would duplicate, ascending."""
     graph = problem.graph
-    cheap = _cheap(problem, below_s)
+    seconds = np.where(problem.allowed, problem.times.processing_s, np.inf)
+    fastest = seconds.min(axis=1, keepdims=True)
+    fastest[np.isinf(fastest)] = 0.0  # no device may run it: there is no plan anyway
+    seconds = np.where(np.isfinite(seconds), seconds, fastest)
+    if below_s is None:
+        limit_s = TRIVIAL_SHARE * _depths(graph, seconds).max(axis=0)
+    else:
+        limit_s = np.full(len(problem.cluster), below_s)
+    needs = _cheap(problem, seconds, limit_s)
     # Operators in which a cheap one ends up: those that are not cheap and read it, or read what is made of it.
-    final: list[frozenset[int]] = [frozenset()] * len(graph)
-    for v in range(len(graph) - 1, -1, -1):
-        if cheap[v]:
-            final[v] = frozenset().union(*(final[r] if cheap[r] else {r} for r in graph.successors[v]))
-    many = [v for v in range(len(graph)) if cheap[v] and len(final[v]) >= 2]
-    return tuple(many) if below_s is not None else _trivial(problem, many, final)
+    final: dict[int, frozenset[int]] = {}
+    for v in sorted(needs, reverse=True):
+        final[v] = frozenset().union(*(final.get(r, {r}) for r in graph.successors[v]))
+    many = [v for v in needs if len(final[v]) >= 2]
+    if below_s is not None:
+        return tuple(many)
+    depth = _depths(graph, fastest)[:, 0]
+    far = [v for v in many if np.ptp(depth[sorted(final[v])]) >= STRETCH * depth.max()]
+    tops = [v for v in far if not needs.keys() >= set(graph.successors[v])]  # what only cheap ones read goes with them
+    taken: frozenset[int] = frozenset()
+    for v in sorted(tops, key=lambda v: (float(seconds[sorted(needs[v])].max()), v)):
+        if (seconds[sorted(taken | needs[v])].sum(axis=0) <= limit_s).all():
+            taken |= needs[v]
+    return tuple(sorted(taken))
 
 
 def duplicated_parts(graph: OperatorGraph) -> tuple[str, ...]:
@@ -123,63 +143,40 @@ def duplicated_parts(graph: OperatorGraph) -> tuple[str, ...]:
     return tuple(name for name, k in count.items() if k > 1)
 
 
-def _cheap(problem: Problem, below_s: float | None) -> npt.NDArray[np.bool_]:
-    """(n,) what may be duplicated as far as it, its inputs and its readers go."""
+def _cheap(
+    problem: Problem, seconds: npt.NDArray[np.float64], limit_s: npt.NDArray[np.float64]
+) -> dict[int, frozenset[int]]:
+    """Find what may be duplicated as far as it, its inputs and its readers go, with all that each is made of."""
     graph, allowed = problem.graph, problem.allowed
-    n = len(graph)
     bound = {v for members in graph.colocation for v in members}
     most = WEIGHT_SHARE * sum(v.weight_bytes for v in graph.operators)
-    slowest = np.where(allowed, problem.times.processing_s, 0.0).max(axis=1)
-    cheap = np.zeros(n, dtype=np.bool_)
+    needs: dict[int, frozenset[int]] = {}
     for v, operator in enumerate(graph.operators):
-        made = [graph.tensors[u] for u in graph.outputs_of[v]]
-        cheap[v] = (
-            bool(graph.successors[v])
-            and all(cheap[u] for u in graph.predecessors[v])
+        readers = graph.successors[v]
+        if not (
+            readers
+            and all(u in needs for u in graph.predecessors[v])
             and v not in bound
-            and not any(t.output for t in made)
-            and not any(graph.operators[r].backward for r in (v, *graph.successors[v]))
+            and not any(graph.tensors[u].output for u in graph.outputs_of[v])
+            and not any(graph.operators[r].backward for r in (v, *readers))
             and not operator.kv_cache_bytes
             and operator.weight_bytes <= most
-            and (below_s is None or slowest[v] <= below_s)
             and not _draws(operator.kind)
-        )
-    for v in range(n - 1, -1, -1):  # wherever a reader may run, and what it reads for that
-        if cheap[v] and not all((allowed[v] | ~allowed[r]).all() for r in graph.successors[v]):
-            cheap[v] = False
-    for v in range(n):
-        cheap[v] = cheap[v] and all(cheap[u] for u in graph.predecessors[v])
-    return cheap
+        ):
+            continue
+        above = frozenset({v}).union(*(needs[u] for u in graph.predecessors[v]))
+        if len(above) <= LARGEST and (seconds[sorted(above)].sum(axis=0) <= limit_s).all():
+            needs[v] = above
+    for v in sorted(needs, reverse=True):  # it must run wherever its readers may
+        if not all((allowed[v] | ~allowed[r]).all() for r in graph.successors[v]):
+            del needs[v]
+    return {v: above for v, above in needs.items() if needs.keys() >= above}
 
 
 def _draws(kind: str) -> bool:
     """Whether a kind draws random numbers; ``aten.`` and the overload of torch's are dropped."""
     bases = (part.removeprefix("aten.").split(".")[0].rstrip("_") for part in kind.split("+"))
     return not _RANDOM.isdisjoint(bases)
-
-
-def _trivial(problem: Problem, many: Sequence[int], final: Sequence[frozenset[int]]) -> tuple[int, ...]:
-    """Of the operators given, the quickest with all that they read, as long as they are trivial together."""
-    graph = problem.graph
-    seconds = np.where(problem.allowed, problem.times.processing_s, np.inf)
-    fastest = seconds.min(axis=1, keepdims=True)
-    fastest[np.isinf(fastest)] = 0.0  # no device may run it: there is no plan anyway
-    depth = _depths(graph, fastest)[:, 0]
-    stretch = STRETCH * float(depth.max())
-    seconds = np.where(np.isfinite(seconds), seconds, fastest)
-    room = TRIVIAL_SHARE * _depths(graph, seconds).max(axis=0)
-    needs: dict[int, frozenset[int]] = {}
-    for v in many:
-        needs[v] = frozenset({v}).union(*(needs[u] for u in graph.predecessors[v]))
-    taken: frozenset[int] = frozenset()
-    spent = np.zeros(len(problem.cluster))
-    for v in sorted(many, key=lambda v: (float(seconds[sorted(needs[v])].max()), v)):
-        reached = depth[sorted(final[v])]
-        further = spent + seconds[sorted(needs[v] - taken)].sum(axis=0)
-        if reached.max() - reached.min() >= stretch and (further <= room).all():
-            taken |= needs[v]
-            spent = further
-    return tuple(sorted(taken))
 
 
 def _depths(graph: OperatorGraph, seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

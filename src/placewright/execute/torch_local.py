@@ -99,19 +99,19 @@ def run_torch_local(
     given = dict(kwargs or {})
     program = model if isinstance(model, ExportedProgram) else export_module(model, args, given)
     parts = take_apart(program)
-    device_of = _device_of(parts, problem, plan)
+    places = _places(parts, problem, plan)
     names = [d.name for d in problem.cluster.devices]
     devices = [torch.device((torch_devices or {}).get(name, "cpu")) for name in names]
     with torch.no_grad():
-        held = held_by_devices(parts, device_of, devices)
-        submodules = split(parts, device_of, devices, held)
+        held = held_by_devices(parts, places, devices)
+        submodules = split(parts, places, devices, held)
         flat = _flat_inputs(program, args, given)
         inputs = dict(zip(parts.inputs, flat, strict=True))
-        first = Run(parts, submodules, device_of, devices, inputs, held)
+        first = Run(parts, submodules, places, devices, inputs, held)
         outputs = first.run(names)
         runs_s = [first.seconds]
         for _ in range(1, runs):
-            again = Run(parts, submodules, device_of, devices, inputs, held)
+            again = Run(parts, submodules, places, devices, inputs, held)
             again.run(names)
             runs_s.append(again.seconds)
         reference = _reference(model, args, given)
@@ -151,8 +151,12 @@ def relative_error(outputs: Sequence[Any], reference: Sequence[Any]) -> float:
     return largest
 
 
-def _device_of(parts: TorchProgram, problem: Problem, plan: Plan) -> list[int]:
-    placed = {part: int(plan.device_of[k]) for k, v in enumerate(problem.graph.operators) for part in v.part_names}
+def _places(parts: TorchProgram, problem: Problem, plan: Plan) -> list[tuple[int, ...]]:
+    """Devices of each operator: several where it stands in several operators of the plan."""
+    placed: dict[str, set[int]] = {}
+    for k, v in enumerate(problem.graph.operators):
+        for part in v.part_names:
+            placed.setdefault(part, set()).add(int(plan.device_of[k]))
     known = {v.name for v in parts.operators}
     missing = [v.name for v in parts.operators if v.name not in placed]
     extra = [name for name in placed if name not in known]
@@ -163,7 +167,7 @@ def _device_of(parts: TorchProgram, problem: Problem, plan: Plan) -> list[int]:
             f"{what} operator {shown} ({len(missing)} missing, {len(extra)} unknown of {len(known)}); "
             "plan the same model with the same input shapes"
         )
-    return [placed[v.name] for v in parts.operators]
+    return [tuple(sorted(placed[v.name])) for v in parts.operators]
 
 
 def _flat_inputs(program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -19,7 +19,7 @@ __all__ = ["Run", "held_by_devices"]
 
 
 def held_by_devices(
-    parts: TorchProgram, device_of: Sequence[int], devices: Sequence[torch.device]
+    parts: TorchProgram, places: Sequence[Sequence[int]], devices: Sequence[torch.device]
 ) -> list[dict[str, Any]]:
     """For each device what its operators read of weights and folded constants, the latter computed there.
 
@@ -37,7 +37,7 @@ def held_by_devices(
         members.setdefault(parts.aliases.storage_of[node], []).append(node)
     held: list[dict[str, Any]] = []
     for i, device in enumerate(devices):
-        wanted = [n for v, j in zip(parts.operators, device_of, strict=True) if i == j for n in v.node.all_input_nodes]
+        wanted = [n for v, row in zip(parts.operators, places, strict=True) if i in row for n in v.node.all_input_nodes]
         if i == 0:
             wanted += [n for n in parts.outputs if isinstance(n, torch.fx.Node)]
         closure: set[Node] = set()
@@ -100,7 +100,7 @@ class Run:
         self,
         parts: TorchProgram,
         submodules: Sequence[SubModule],
-        device_of: Sequence[int],
+        places: Sequence[Sequence[int]],
         devices: Sequence[torch.device],
         inputs: dict[str, Any],
         held: Sequence[dict[str, Any]],
@@ -108,7 +108,7 @@ class Run:
         self._parts, self._submodules, self._devices = parts, submodules, devices
         self._inputs, self._held = inputs, held
         self._home = {
-            r.name: device_of[k] for k, v in enumerate(parts.operators) for r in dict.fromkeys((v.node, *v.results))
+            r.name: places[k][0] for k, v in enumerate(parts.operators) for r in dict.fromkeys((v.node, *v.results))
         }
         self._at: dict[tuple[str, int], Any] = {}
         self.seconds = 0.0

@@ -41,26 +41,31 @@ class SubModule:
     outputs: tuple[str, ...]
 
 
-def levels(program: TorchProgram, device_of: Sequence[int]) -> list[int]:
-    """Level of each operator: the largest number of device changes on a path to it.
+def levels(program: TorchProgram, places: Sequence[Sequence[int]]) -> list[dict[int, int]]:
+    """Level of each operator on each of its devices: the largest number of device changes on a path to it.
 
     Operators of one (level, device) form a sub-module. An edge never goes to a lower level and one between devices
     goes to a higher, so the sub-modules are acyclic for any placement, and run in the order of (level, device).
-    Operators that touch the same mutated storage keep their order.
+    Operators that touch the same mutated storage keep their order. An operator with several devices runs on each, and
+    its readers take what their own device made.
     """
     index = {r: k for k, v in enumerate(program.operators) for r in (v.node, *v.results)}
     before: list[set[int]] = [{index[n] for n in v.node.all_input_nodes if n in index} for v in program.operators]
     for earlier, later in program.order:
         before[later].add(earlier)
-    level: list[int] = []
-    for k, sources in enumerate(before):
-        level.append(max((level[u] + (device_of[u] != device_of[k]) for u in sources), default=0))
+    level: list[dict[int, int]] = []
+    for devices, sources in zip(places, before, strict=True):
+        reached = {}
+        for i in devices:
+            behind = (level[u][i] if i in level[u] else level[u][places[u][0]] + 1 for u in sources)
+            reached[i] = max(behind, default=0)
+        level.append(reached)
     return level
 
 
 def split(
     program: TorchProgram,
-    device_of: Sequence[int],
+    places: Sequence[Sequence[int]],
     torch_devices: Sequence[torch.device],
     held: Sequence[dict[str, Any]],
 ) -> list[SubModule]:
@@ -69,22 +74,26 @@ def split(
     Parameters
     ----------
     program : TorchProgram
-    device_of : sequence of int
-        Device of each operator of the program.
+    places : sequence of sequence of int
+        Devices of each operator of the program: one, or all that run a copy of it.
     torch_devices : sequence of torch.device
         For each device of the cluster.
     held : sequence of dict
         For each device: weights and folded constants by the name of their fx node, on that device.
     """
-    level = levels(program, device_of)
+    level = levels(program, places)
     groups: dict[tuple[int, int], list[TorchOperator]] = {}
     for k, v in enumerate(program.operators):
-        groups.setdefault((level[k], device_of[k]), []).append(v)
-    part_of = {v.node: key for key, members in groups.items() for v in members}
+        for device, reached in level[k].items():
+            groups.setdefault((reached, device), []).append(v)
+    parts_of: dict[Node, set[tuple[int, int]]] = {}
+    for key, members in groups.items():
+        for v in members:
+            parts_of.setdefault(v.node, set()).add(key)
     needed = {n for n in program.outputs if isinstance(n, Node)}
     for v in program.operators:
         for result in v.results:
-            if any(part_of.get(user, part_of[v.node]) != part_of[v.node] for user in result.users):
+            if any(not parts_of.get(user, set()) <= parts_of[v.node] for user in result.users):
                 needed.add(result)
     return [
         _sub_module(members, key, torch_devices[key[1]], held[key[1]], needed)
