@@ -97,7 +97,7 @@ def test_a_mask_is_computed_on_both_devices(placewright: Call, workers: Path, tm
     """Layers on two workers: neither waits for the mask, the run's outputs are right, and 0s leaves the mask single."""
     from tests.execute.small_onnx import masked, saved
 
-    model = saved(masked(6, 300), tmp_path)
+    model = saved(masked(6, 900), tmp_path)
     plan = ["plan", model, "--cluster", workers, "--costs", "roofline", "--no-fuse", "--budget", "0"]
     pins = [text for k in range(6) for text in ("--pin", f"layer{k}={'one' if k % 2 else 'two'}")]
     shown = placewright(*plan, *pins, "--json", "-o", "plan.json")
