@@ -10,7 +10,7 @@ from numba import njit
 
 from placewright._kernel.schedule import Network, transfer_time
 
-__all__ = ["SpanScratch", "least_time", "scratch_for", "time_of"]
+__all__ = ["SpanScratch", "least_time", "scratch_for", "time_of", "tolls_of"]
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -213,18 +213,37 @@ def _on_resources(g: Network, device: Ints, value: float, w: SpanScratch) -> flo
 
 
 @njit(cache=True, nogil=True)
+def tolls_of(g: Network, device: Ints, toll: Floats) -> float:
+    """Sum up toll x time of the transfers that are sure."""
+    total = 0.0
+    for u in range(len(g.producer)):
+        i = device[g.producer[u]]
+        if i < 0:
+            continue
+        for k in range(g.reader_ptr[u], g.reader_ptr[u + 1]):
+            j = device[g.reader[k]]
+            first = j >= 0 and j != i and toll[i, j] > 0.0
+            for m in range(g.reader_ptr[u], k):
+                first = first and device[g.reader[m]] != j
+            if first:
+                total += toll[i, j] * transfer_time(g, u, i, j)
+    return total
+
+
+@njit(cache=True, nogil=True)
 def least_time(
     g: Network,
     unit_ptr: Ints,
     member: Ints,
     price: Floats,
+    toll: Floats,
     scale: float,
     alike: Ints,
     enough: float,
     limit: int,
     w: SpanScratch,
 ) -> tuple[float, int, Ints]:
-    """Bound the least of ``scale`` x makespan + prices over all placements, best first.
+    """Bound the least of ``scale`` x makespan + prices + tolls over all placements, best first.
 
     Parameters
     ----------
@@ -232,8 +251,10 @@ def least_time(
         Operators that share a device, in the order in which units are decided.
     price : (U, D)
         What unit k pays on device i; inf where it may not run.
+    toll : (D, D)
+        What a second of transfer from row to column pays; (0, 0): nothing.
     alike : (D,)
-        Class of each device: those of one class can be swapped in this network, and have equal prices.
+        Class of each device: those of one class can be swapped in this network, and have equal prices and tolls.
     enough : float
         Stop when the bound is there.
     limit : int
@@ -296,6 +317,8 @@ def least_time(
                 device[member[x]] = i
             cost = paid[node] + price[k, i]
             value = scale * time_of(g, device, w) + cost + cheapest[k + 1]
+            if toll.shape[0] > 0:
+                value += tolls_of(g, device, toll)
             if value == np.inf:
                 continue
             chosen[made, :k] = chosen[node, :k]

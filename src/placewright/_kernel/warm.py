@@ -100,7 +100,7 @@ def warm_up_makespan() -> None:
     etf(g, mean_upward_rank(g), units, two, two, w)
     cost_of(g, limits, device, order, False, tail, np.inf, w)
     anneal(g, limits, state, 1.0, 0.1, 8, False, tail, w, np.random.default_rng(0))
-    least_time(g, _ints(0, 1, 2), order, np.ones((2, 2)), 1.0, device, np.inf, 8, scratch_for(g))
+    least_time(g, _ints(0, 1, 2), order, np.ones((2, 2)), np.ones((2, 2)), 1.0, device, np.inf, 8, scratch_for(g))
     rows, stale = np.zeros((2, 2), dtype=np.int32), np.ones(2, dtype=np.bool_)
     pair = Population(rows, np.array([[0, 1], [0, 1]], dtype=np.int32), np.ones(2), stale)
     scatter(g, limits, pair, 1, np.random.default_rng(0))

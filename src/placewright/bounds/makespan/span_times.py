@@ -18,6 +18,9 @@ __all__ = ["SpanTimes", "finishes"]
 
 Floats = npt.NDArray[np.float64]
 
+FREE: Floats = np.zeros((0, 0))
+"""No tolls."""
+
 
 class SpanTimes:
     """V[u, v, i, j] for all devices, each distinct span searched once.
@@ -66,7 +69,7 @@ class SpanTimes:
         nodes = 1 if self.budget.spent else max(1, min(self.nodes, self.work // size))
         price = np.where(allowed, 0.0, inf)
         value, made, _ = least_time(
-            network, span.unit_ptr, span.member, price, 1.0, self.alike, inf, nodes, scratch_for(network)
+            network, span.unit_ptr, span.member, price, FREE, 1.0, self.alike, inf, nodes, scratch_for(network)
         )
         self.work -= abs(made) * size
         return float(value)
