@@ -47,7 +47,7 @@ def multiplicative_weights(times: Floats, count: Floats, copies: Floats, rounds:
             break
         weights = weights * np.exp(0.5 / np.sqrt(k + 1.0) * load / peak)
         weights = weights / weights.sum()
-    return best
+    return best  # type: ignore[no-any-return]
 
 
 @njit(cache=True, nogil=True)

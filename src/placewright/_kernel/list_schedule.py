@@ -315,4 +315,6 @@ def etf(
 def _gone(v: int, i: int, device: Ints, unit_of: Ints, unit_device: Ints, resident: Floats, free_bytes: Floats) -> bool:
     """Whether v is placed, or its unit elsewhere, or device i has no room for the unit any more."""
     fixed = unit_device[unit_of[v]]
-    return device[v] >= 0 or (fixed >= 0 and fixed != i) or (fixed < 0 and resident[unit_of[v]] > free_bytes[i])
+    if device[v] >= 0:
+        return True
+    return bool(fixed != i) if fixed >= 0 else bool(resident[unit_of[v]] > free_bytes[i])

@@ -54,7 +54,7 @@ def divided_load(
         ``lower_bound_s``, or ``infeasible`` when memory doesn't suffice even for divided units.
     """
     merged = _merged(np.ascontiguousarray(times), resident, capacity)
-    weights = multiplicative_weights(merged.times, merged.count, merged.copies, ROUNDS)
+    weights = multiplicative_weights(merged.times, merged.units, merged.copies, ROUNDS)
     value = _lagrangian(merged, weights, np.zeros(len(merged.copies)))
     if merged.times.size <= LARGEST_LP and not budget.spent:
         solved = _solve_lp(merged, budget)
@@ -75,7 +75,7 @@ class _Merged(NamedTuple):
     """(U, D) seconds of one unit."""
     resident: Floats
     """(U,) bytes of one unit."""
-    count: Floats
+    units: Floats
     """(U,) units in the row."""
     capacity: Floats
     """(D,) bytes of one device."""
@@ -113,7 +113,7 @@ def _lagrangian(merged: _Merged, weights: Floats, prices: Floats) -> float:
         return 0.0
     limited = np.isfinite(merged.capacity)
     prices = np.where(limited, np.maximum(prices, 0.0), 0.0) / total
-    chosen = priced_sum(merged.times, merged.resident, merged.count, weights / total / merged.copies, prices)
+    chosen = priced_sum(merged.times, merged.resident, merged.units, weights / total / merged.copies, prices)
     room = prices[limited] * merged.capacity[limited] * merged.copies[limited]
     return max(0.0, chosen - float(room.sum()))
 
@@ -138,8 +138,8 @@ def _solve_lp(merged: _Merged, budget: Budget) -> tuple[Floats, Floats] | None:
     lp.col_cost_ = np.append(np.zeros(n_x), 1.0)
     lp.col_lower_, lp.col_upper_ = np.zeros(n_x + 1), np.full(n_x + 1, inf)
     memory_scale = float(max(1.0, resident.max(initial=0.0)))
-    lp.row_lower_ = np.concatenate([merged.count, np.full(D + len(limited), -inf)])
-    lp.row_upper_ = np.concatenate([merged.count, np.zeros(D), (copies * merged.capacity)[limited] / memory_scale])
+    lp.row_lower_ = np.concatenate([merged.units, np.full(D + len(limited), -inf)])
+    lp.row_upper_ = np.concatenate([merged.units, np.zeros(D), (copies * merged.capacity)[limited] / memory_scale])
     memory_row = np.full(D, -1)
     memory_row[limited] = units + D + np.arange(len(limited))
     has_memory = memory_row[columns] >= 0

@@ -23,22 +23,20 @@ def why_infeasible(problem: Problem) -> str:
     unlimited = [isinstance(problem.objective, Offload) and d.kind == "cpu" for d in devices]
     capacity = np.where(unlimited, np.inf, a.capacity)
     reasons: list[str] = []
-    used = np.zeros(len(devices), dtype=bool)
-    for k in range(len(a.resident)):
+    fits = a.allowed & (a.resident[:, None] <= capacity)
+    for k in np.flatnonzero(~fits.any(axis=1)).tolist():
         members = a.member[a.member_ptr[k] : a.member_ptr[k + 1]]
         name = operators[members[0]].name
         whole = f"operator {name!r}" + (f" and the {len(members) - 1} colocated with it" if len(members) > 1 else "")
         if not a.allowed[k].any():
             reasons.append(f"{whole} may run on no device: it has no finite time there or a wish excludes it")
             continue
-        fits = a.allowed[k] & (a.resident[k] <= capacity)
-        if not fits.any():
-            best = int(np.argmax(np.where(a.allowed[k], capacity, -1.0)))
-            reasons.append(
-                f"{whole} needs {format_bytes(a.resident[k])} and the largest device that may run it, "
-                f"{devices[best].name!r}, has {format_bytes(capacity[best])}"
-            )
-        used |= a.allowed[k]
+        best = int(np.argmax(np.where(a.allowed[k], capacity, -1.0)))
+        reasons.append(
+            f"{whole} needs {format_bytes(a.resident[k])} and the largest device that may run it, "
+            f"{devices[best].name!r}, has {format_bytes(capacity[best])}"
+        )
+    used = a.allowed.any(axis=0)
     total, room = float(a.resident.sum()), float(capacity[used].sum())
     if not reasons and total > room:
         largest = np.argsort(-a.resident, kind="stable")[:5]

@@ -6,7 +6,7 @@ import numpy as np
 
 from placewright.algorithm import Budget, OnProgress, ignore
 from placewright.evaluate import evaluate, plan_for
-from placewright.objective import MaxLoad
+from placewright.objective import Makespan, MaxLoad
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
@@ -26,7 +26,7 @@ def single_device(
     """Try each device alone and keep the fastest; the others are reported as ``only <device>``.
 
     Exact among placements that use one device. Alternatives hold every device, ``inf`` where it can't run the network
-    or lacks the memory. Complexity O(D (n + E)).
+    or lacks the memory. Complexity O(D (n + E)); of alike devices one is judged.
 
     For the max-load: the one-accelerator baseline of arXiv 2006.16423 knows no memory limit. Where a device
     that lacks the memory is faster than those that don't, its value and what it lacks are ``rejected_s`` and
@@ -36,9 +36,20 @@ def single_device(
     rejected_s, rejected = float("inf"), ""
     alternatives: dict[str, float] = {}
     n = len(problem.graph)
+    makespan = isinstance(problem.objective, Makespan)
+    resident_bytes = int(problem.resident_bytes.sum())
+    seen: dict[tuple[bytes, float], float] = {}
     for i, device in enumerate(problem.cluster.devices):
         value = float("inf")
-        if problem.allowed[:, i].all():
+        possible = bool(problem.allowed[:, i].all())
+        alike = (b"", float(i))
+        if possible and makespan:
+            # One sample on one device: nothing but its times and its memory counts.
+            possible = resident_bytes <= device.capacity_bytes
+            alike = (problem.times.processing_s[:, i].tobytes(), device.capacity_bytes)
+        if possible and alike in seen:
+            value = seen[alike]
+        elif possible:
             judged = evaluate(problem, np.full(n, i, dtype=np.int32))
             if judged.feasible:
                 value = judged.value_s
@@ -51,6 +62,7 @@ def single_device(
                     )
             elif isinstance(problem.objective, MaxLoad) and judged.value_s < rejected_s:
                 rejected_s, rejected = judged.value_s, judged.violations[0]
+            seen[alike] = value
         alternatives[f"only {device.name}"] = value
     found = Result(best, solver="single-device", alternatives=alternatives, rejected_s=rejected_s, rejected=rejected)
     return settled(found)

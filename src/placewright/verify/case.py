@@ -30,17 +30,17 @@ class Case:
     @cached_property
     def device_of(self) -> list[int]:
         """Device of each operator."""
-        return [int(i) for i in self.plan.device_of]
+        return self.plan.device_of.tolist()
 
     @cached_property
     def start(self) -> list[float]:
         """Start of each operator in seconds."""
-        return [float(t) for t in self.plan.schedule.start_s]
+        return self.plan.schedule.start_s.tolist()
 
     @cached_property
     def finish(self) -> list[float]:
         """Finish of each operator in seconds."""
-        return [float(t) for t in self.plan.schedule.finish_s]
+        return self.plan.schedule.finish_s.tolist()
 
     @cached_property
     def makespan(self) -> float:
@@ -61,19 +61,26 @@ class Case:
     def readers_on(self) -> list[dict[int, list[int]]]:
         """For every tensor: device -> its readers there."""
         rows: list[dict[int, list[int]]] = []
+        device_of = self.device_of
         for tensor in self.problem.graph.tensors:
-            row: dict[int, list[int]] = defaultdict(list)
+            row: dict[int, list[int]] = {}
             for v in tensor.readers:
-                row[self.device_of[v]].append(v)
-            rows.append(dict(row))
+                row.setdefault(device_of[v], []).append(v)
+            rows.append(row)
         return rows
+
+    @cached_property
+    def homes(self) -> list[int]:
+        """For every tensor the device that it is made on."""
+        return [self.device_of[tensor.producer] for tensor in self.problem.graph.tensors]
 
     @cached_property
     def legs(self) -> dict[tuple[int, int], list[Transfer]]:
         """(tensor, target) -> the plan's transfers that leave the tensor's producer for the target."""
         found: dict[tuple[int, int], list[Transfer]] = defaultdict(list)
+        homes = self.homes
         for leg in self.plan.schedule.transfers:
-            if leg.source == self.home(leg.tensor):
+            if leg.source == homes[leg.tensor]:
                 found[leg.tensor, leg.target].append(leg)
         return dict(found)
 
@@ -87,7 +94,7 @@ class Case:
 
     def home(self, tensor: int) -> int:
         """Device that a tensor is made on."""
-        return self.device_of[self.problem.graph.tensors[tensor].producer]
+        return self.homes[tensor]
 
     def wishes_against(self, v: int, i: int) -> Iterator[Wish]:
         """Wishes that keep an operator off a device."""
@@ -148,10 +155,11 @@ def wrong_shapes(problem: Problem, plan: Plan) -> list[str]:
 
 def allowed_places(case: Case) -> Iterator[str]:
     """Every operator's device can run it and is wished for."""
+    seconds, wished = case.problem.times.processing_s.item, bool(case.problem.wishes)
     for v, i in enumerate(case.device_of):
-        if not math.isfinite(case.problem.times.processing_s[v, i]):
+        if not math.isfinite(seconds(v, i)):
             yield f"{case.operator(v)} is on {case.device(i)}, which can't run it"
-        for wish in case.wishes_against(v, i):
+        for wish in case.wishes_against(v, i) if wished else ():
             verb = "forbids it" if wish.forbid else "pins it elsewhere"
             yield f"{case.operator(v)} is on {case.device(i)}, but {wish.pattern}={wish.device} {verb}"
 

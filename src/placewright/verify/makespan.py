@@ -57,11 +57,14 @@ def _memory(case: Case) -> Iterator[str]:
     graph, devices = case.problem.graph, case.problem.cluster.devices
     resident = case.resident
     steps: list[list[tuple[float, int, int]]] = [[] for _ in devices]
+    limited, slack = [d.memory_bytes is not None for d in devices], case.slack
     for u, tensor in enumerate(graph.tensors):
+        if not tensor.size_bytes:
+            continue
         for i, start, end in _lifetimes(case, u):
-            if tensor.size_bytes and end - case.slack > start:
+            if limited[i] and end - slack > start:
                 steps[i].append((start, 1, tensor.size_bytes))
-                steps[i].append((end - case.slack, 0, -tensor.size_bytes))
+                steps[i].append((end - slack, 0, -tensor.size_bytes))
     for i, device in enumerate(devices):
         if device.memory_bytes is None:
             continue
@@ -81,17 +84,17 @@ def _memory(case: Case) -> Iterator[str]:
 
 def _lifetimes(case: Case, u: int) -> Iterator[tuple[int, float, float]]:
     """Device, start and end of every place where a tensor lives."""
-    tensor = case.problem.graph.tensors[u]
-    home, ends = case.home(u), [case.finish[tensor.producer]]
+    tensor, finish = case.problem.graph.tensors[u], case.finish
+    home, end = case.homes[u], finish[tensor.producer]
     for device, readers in case.readers_on[u].items():
-        last = max(case.finish[v] for v in readers)
+        last = max([finish[v] for v in readers])
         if device == home:
-            ends.append(last)
+            end = max(end, last)
             continue
-        for leg in case.legs.get((u, device), []):
-            ends.append(leg.finish_s)
+        for leg in case.legs.get((u, device), ()):
+            end = max(end, leg.finish_s)
             yield device, leg.start_s, last
-    yield home, case.start[tensor.producer], math.inf if tensor.output else max(ends)
+    yield home, case.start[tensor.producer], math.inf if tensor.output else end
 
 
 def _value(case: Case) -> Iterator[str]:

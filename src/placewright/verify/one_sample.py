@@ -15,23 +15,24 @@ __all__ = ["arrivals", "durations", "order_on_devices", "overlaps"]
 
 def durations(case: Case) -> Iterator[str]:
     """Every operator starts at 0 or later and takes its processing time and what cuts cost."""
-    reads_elsewhere, read_elsewhere = set(), set()
-    for u, tensor in enumerate(case.problem.graph.tensors):
-        for device, readers in case.readers_on[u].items():
-            if device != case.home(u):
+    slack = case.slack
+    reads_elsewhere: set[int] = set()
+    read_elsewhere: set[int] = set()
+    for tensor, home, readers_on in zip(case.problem.graph.tensors, case.homes, case.readers_on, strict=True):
+        for device, readers in readers_on.items():
+            if device != home:
                 reads_elsewhere.update(readers)
                 read_elsewhere.add(tensor.producer)
-    for v, i in enumerate(case.device_of):
-        cut = case.problem.times.cut_s
-        overhead = case.problem.cluster.devices[i].cut_overhead_s if cut is None else float(cut[v, i])
-        duration = float(case.problem.times.processing_s[v, i])
-        duration += overhead * ((v in reads_elsewhere) + (v in read_elsewhere))
-        if case.start[v] < -case.slack:
-            yield f"{case.operator(v)} starts at {case.start[v]} s, before 0"
-        if math.isfinite(duration) and abs(case.finish[v] - case.start[v] - duration) > case.slack:
+    seconds, cut = case.problem.times.processing_s.item, case.problem.times.cut_s
+    overheads = [d.cut_overhead_s for d in case.problem.cluster.devices]
+    for v, (i, start, finish) in enumerate(zip(case.device_of, case.start, case.finish, strict=True)):
+        overhead = overheads[i] if cut is None else cut.item(v, i)
+        duration = seconds(v, i) + overhead * ((v in reads_elsewhere) + (v in read_elsewhere))
+        if start < -slack:
+            yield f"{case.operator(v)} starts at {start} s, before 0"
+        if math.isfinite(duration) and abs(finish - start - duration) > slack:
             yield (
-                f"{case.operator(v)} takes {case.finish[v] - case.start[v]} s on {case.device(i)}, "
-                f"but its time there is {duration} s"
+                f"{case.operator(v)} takes {finish - start} s on {case.device(i)}, but its time there is {duration} s"
             )
 
 
@@ -57,25 +58,28 @@ def order_on_devices(case: Case) -> Iterator[str]:
 def arrivals(case: Case) -> Iterator[str]:
     """Every tensor is where it is read, in time, by exactly the transfers that this takes."""
     needed = set()
-    for u, tensor in enumerate(case.problem.graph.tensors):
-        made = case.finish[tensor.producer]
-        for device, readers in sorted(case.readers_on[u].items()):
+    starts, finishes, all_legs, slack = case.start, case.finish, case.legs, case.slack
+    for u, (tensor, home, readers_on) in enumerate(
+        zip(case.problem.graph.tensors, case.homes, case.readers_on, strict=True)
+    ):
+        made = finishes[tensor.producer]
+        for device, readers in sorted(readers_on.items()):
             here, word = made, "made"
-            if device != case.home(u):
+            if device != home:
                 needed.add((u, device))
-                legs = case.legs.get((u, device), [])
+                legs = all_legs.get((u, device), [])
                 if len(legs) != 1:
                     yield (
                         f"tensor {tensor.name!r} is read on {case.device(device)} and made on "
-                        f"{case.device(case.home(u))}; that takes one transfer, the plan has {len(legs)}"
+                        f"{case.device(home)}; that takes one transfer, the plan has {len(legs)}"
                     )
                 here, word = min((leg.finish_s for leg in legs), default=math.inf), "there"
                 if not legs:
                     continue
             for v in readers:
-                if case.start[v] < here - case.slack:
+                if starts[v] < here - slack:
                     yield (
-                        f"{case.operator(v)} starts at {case.start[v]} s, before its input {tensor.name!r} "
+                        f"{case.operator(v)} starts at {starts[v]} s, before its input {tensor.name!r} "
                         f"is {word} at {here} s"
                     )
     for leg in case.plan.schedule.transfers:
