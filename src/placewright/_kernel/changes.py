@@ -18,13 +18,14 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def begin(c: Standing) -> None:
     """Forget what earlier changes reached."""
     c.reach[0], c.reach[1], c.reach[2] = len(c.order), -1, len(c.order)
+    c.reach[3] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def _leads(reader_ptr: Ints, reader: Ints, device: Ints, u: int, i: int, v: int) -> bool:
     """Whether v stands before every other reader of u on device i: its place says when u is sent there."""
     for k in range(reader_ptr[u], reader_ptr[u + 1]):
@@ -35,7 +36,7 @@ def _leads(reader_ptr: Ints, reader: Ints, device: Ints, u: int, i: int, v: int)
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def put(g: Network, c: Standing, v: int, j: int) -> None:
     """Let v run on device j."""
     made_ptr, read_ptr, read, reader_ptr, reader = g.made_ptr, g.read_ptr, g.read, g.reader_ptr, g.reader
@@ -113,10 +114,11 @@ def put(g: Network, c: Standing, v: int, j: int) -> None:
                 away_out[v] -= 1
                 away_in[x] -= 1
     device[v] = j
+    c.moved[v] = c.reach[3]
     c.reach[0], c.reach[1], c.reach[2] = first, last, low
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def put_unit(g: Network, c: Standing, member_ptr: Ints, member: Ints, resident: Floats, unit: int, j: int) -> None:
     """Let all operators of a unit run on device j."""
     i = c.device[member[member_ptr[unit]]]
@@ -128,7 +130,7 @@ def put_unit(g: Network, c: Standing, member_ptr: Ints, member: Ints, resident: 
         put(g, c, member[k], j)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def shift(c: Standing, source: int, target: int) -> None:
     """Take the operator at position ``source`` out of the order and put it at ``target``."""
     order, position = c.order, c.position
@@ -143,7 +145,7 @@ def shift(c: Standing, source: int, target: int) -> None:
     c.reach[1] = max(c.reach[1], max(source, target))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def reorder(c: Standing, first: int, operators: Ints) -> None:
     """Put operators at the positions from ``first`` on, where the same ones stand in another order."""
     for k in range(len(operators)):
@@ -153,7 +155,7 @@ def reorder(c: Standing, first: int, operators: Ints) -> None:
     c.reach[1] = max(c.reach[1], first + len(operators) - 1)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def turn(g: Network, c: Standing, u: int) -> None:
     """Send tensor u when it is made where it was sent when asked for, or the other way round."""
     c.eager[u] = not c.eager[u]

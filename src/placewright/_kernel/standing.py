@@ -90,7 +90,9 @@ class Standing(NamedTuple):
     trial: npt.NDArray[np.int64]
     """(4,) first position timed, the one behind the last, transfers kept, last block marked."""
     reach: npt.NDArray[np.int64]
-    """(3,) of the change: first and last position that it touches; lowest position whose tail it may change."""
+    """(4,) of the change: first and last position that it touches; lowest position whose tail it may change; number."""
+    moved: npt.NDArray[np.int64]
+    """(n,) number of the last change that put the operator on another device."""
     block: int
 
 
@@ -132,7 +134,8 @@ def standing(g: Network, device: Ints, order: Ints, eager: npt.NDArray[np.bool_]
         np.zeros(D, dtype=np.int32),
         np.zeros(D),
         np.zeros(4, dtype=np.int64),
-        np.zeros(3, dtype=np.int64),
+        np.zeros(4, dtype=np.int64),
+        np.full(n, -1, dtype=np.int64),
         block,
     )
 
@@ -172,7 +175,7 @@ def rebuild(g: Network, c: Standing, unit_of: Ints, resident: Floats) -> float:
     return value
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def _restore_free(g: Network, c: Standing, first: int) -> None:
     """Let ``free`` say what is free when, before the position ``first`` of the schedule that holds."""
     read_ptr, read, reader_ptr, reader, made_ptr = g.read_ptr, g.read, g.reader_ptr, g.reader, g.made_ptr
@@ -182,7 +185,8 @@ def _restore_free(g: Network, c: Standing, first: int) -> None:
     tables = transfer.shape[0] > 0
     D = len(c.ended)
     k0 = first // c.block
-    free[:] = c.marks[c.holds[k0], k0]
+    for z in range(len(free)):
+        free[z] = c.marks[c.holds[k0], k0, z]
     queues = g.n_resources > 0
     for q in range(k0 * c.block, first):
         v = order[q]
@@ -213,7 +217,7 @@ def _restore_free(g: Network, c: Standing, first: int) -> None:
                                     free[D + r] = max(free[D + r], arrival[u, j])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def retime(g: Network, c: Standing, limit: float, low_tail: Floats) -> float:
     """Makespan after a change; :func:`commit` or :func:`revert` must follow.
 
@@ -264,7 +268,8 @@ def retime(g: Network, c: Standing, limit: float, low_tail: Floats) -> float:
                     for i in range(D):
                         makespan = max(makespan, free[i] if c.ahead[k, i] < 0.0 else ended[i])
                     return makespan if makespan <= limit else np.inf
-            c.marks[1 - c.holds[k], k] = free
+            for z in range(len(free)):
+                c.marks[1 - c.holds[k], k, z] = free[z]
             trial[3] = k
         v = order[q]
         i = device[v]
@@ -354,7 +359,7 @@ def retime(g: Network, c: Standing, limit: float, low_tail: Floats) -> float:
     return makespan if makespan <= limit else np.inf
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def revert(c: Standing) -> None:
     """Forget the times of a trial; devices and order are the caller's to put back, the order only after this."""
     for q in range(c.trial[0], c.trial[1]):
@@ -366,7 +371,7 @@ def revert(c: Standing) -> None:
         c.sent[u, j], c.arrival[u, j] = c.kept_times[0, k], c.kept_times[1, k]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def commit(g: Network, c: Standing) -> None:
     """Keep the times of a trial, and bring the ways to the end up to date, as far back as they changed."""
     made_ptr, read_ptr, read, reader_ptr, reader = g.made_ptr, g.read_ptr, g.read, g.reader_ptr, g.reader
@@ -393,7 +398,8 @@ def commit(g: Network, c: Standing) -> None:
     top = min(k * block, n)
     if top == n:
         k = len(ahead) - 1
-    free[:] = ahead[k]
+    for z in range(len(free)):
+        free[z] = ahead[k, z]
     for q in range(top - 1, -1, -1):
         v = order[q]
         i = device[v]
@@ -433,7 +439,7 @@ def commit(g: Network, c: Standing) -> None:
         before = tail[v] + (kept[2, v] if first <= q < end else span[v])
         tail[v] = way
         free[i] = here
-        if q <= last or here != before:
+        if here != before or c.moved[v] == c.reach[3]:
             # Whose tail depends on this one? A reader that is not the furthest one, before and after, matters to none.
             greater = max(here, before)
             for k in range(read_ptr[v], read_ptr[v + 1]):
@@ -468,7 +474,7 @@ def commit(g: Network, c: Standing) -> None:
                         r = resources[j, i, m]
                         if r >= 0:
                             free[D + r] = e + rest
-                if (q <= last or behind[u, i] != e + rest) and max(behind[u, i], e + rest) >= tail[x]:
+                if (behind[u, i] != e + rest or c.moved[v] == c.reach[3]) and max(behind[u, i], e + rest) >= tail[x]:
                     low = min(low, position[x])
                 behind[u, i] = e + rest
         if q % block == 0:
@@ -481,4 +487,5 @@ def commit(g: Network, c: Standing) -> None:
                         break
                 if same:
                     return
-            ahead[k] = free
+            for z in range(len(free)):
+                ahead[k, z] = free[z]
