@@ -16,7 +16,7 @@ from numba import njit
 
 from placewright._kernel.schedule import Network
 
-__all__ = ["Standing", "commit", "rebuild", "retime", "revert", "standing"]
+__all__ = ["Standing", "commit", "free_before", "rebuild", "retime", "revert", "standing"]
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -176,7 +176,7 @@ def rebuild(g: Network, c: Standing, unit_of: Ints, resident: Floats) -> float:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def _restore_free(g: Network, c: Standing, first: int) -> None:
+def free_before(g: Network, c: Standing, first: int) -> None:
     """Let ``free`` say what is free when, before the position ``first`` of the schedule that holds."""
     read_ptr, read, reader_ptr, reader, made_ptr = g.read_ptr, g.read, g.reader_ptr, g.reader, g.made_ptr
     producer, resources, free, finish, arrival = g.producer, g.resources, c.free, c.finish, c.arrival
@@ -244,7 +244,7 @@ def retime(g: Network, c: Standing, limit: float, low_tail: Floats) -> float:
     block = c.block
     loose = limit * (1.0 + SLACK)
     first, last = c.reach[0], c.reach[1]
-    _restore_free(g, c, first)
+    free_before(g, c, first)
     horizon = last
     count = 0
     trial = c.trial
@@ -378,7 +378,7 @@ def commit(g: Network, c: Standing) -> None:
     producer, resources = g.producer, g.resources
     size, latency, per_byte, transfer = g.size, g.latency, g.per_byte, g.transfer
     device, order, position, eager, span, tail = c.device, c.order, c.position, c.eager, c.span, c.tail
-    asked_by, behind, away_in, away_out = c.asked_by, c.behind, c.away_in, c.away_out
+    asked_by, behind, away_in = c.asked_by, c.behind, c.away_in
     free, ahead, kept, seen, found, most = c.free, c.ahead, c.kept, c.seen, c.found, c.most
     tables = transfer.shape[0] > 0
     n, D = g.processing.shape

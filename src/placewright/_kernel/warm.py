@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from placewright._kernel.anneal import Limits, State, anneal, cost_of
 from placewright._kernel.calls import CallLimits, CallNetwork, anneal_calls, call_state, shortest_intervals
+from placewright._kernel.changes import begin, put_unit, reorder
 from placewright._kernel.configuration import (
     NONE,
     Incidence,
@@ -29,6 +30,7 @@ from placewright._kernel.ideals import enumerate_ideals, first_ideal, sums
 from placewright._kernel.list_schedule import etf, heft, mean_upward_rank
 from placewright._kernel.load_descent import descend
 from placewright._kernel.load_moves import LoadLimits, LoadNetwork, anneal_loads, load_state, reset_loads, value_of
+from placewright._kernel.makespan_search import KINDS, kept_cost, search, search_state
 from placewright._kernel.memory import peak_activations
 from placewright._kernel.order_moves import Order, random_order, search
 from placewright._kernel.pair_labels import FAR, loads_of_vertices, pair_states, share_out, stage_end, with_bits
@@ -37,6 +39,8 @@ from placewright._kernel.schedule import Network, decode, retime, upward_rank, w
 from placewright._kernel.segment import Stages, cut, multipliers, table
 from placewright._kernel.simulate import simulate
 from placewright._kernel.span_search import least_time, scratch_for
+from placewright._kernel.standing import commit, free_before, rebuild, revert, standing
+from placewright._kernel.standing import retime as time_again
 
 __all__ = ["warm_up", "warm_up_loads", "warm_up_makespan", "warm_up_offload"]
 
@@ -100,6 +104,7 @@ def warm_up_makespan() -> None:
     etf(g, mean_upward_rank(g), units, two, two, w)
     cost_of(g, limits, device, order, False, tail, np.inf, w)
     anneal(g, limits, state, 1.0, 0.1, 8, False, tail, w, np.random.default_rng(0))
+    _warm_up_search(g, limits)
     least_time(g, _ints(0, 1, 2), order, np.ones((2, 2)), np.ones((2, 2)), 1.0, device, np.inf, 8, scratch_for(g))
     rows, stale = np.zeros((2, 2), dtype=np.int32), np.ones(2, dtype=np.bool_)
     pair = Population(rows, np.array([[0, 1], [0, 1]], dtype=np.int32), np.ones(2), stale)
@@ -107,6 +112,24 @@ def warm_up_makespan() -> None:
     appraise(g, limits, pair, 0, 2, False, tail, w, device, order, np.full(1, np.inf))
     breed(g, limits, pair, pair, 1.5, 1.0, 1.0, np.random.default_rng(0))
     simulate(g, limits, rows, w, np.zeros(2), stale)
+
+
+def _warm_up_search(g: Network, limits: Limits) -> None:
+    """Call each kernel of the annealing whose moves are timed where they reach."""
+    two, sent = np.ones(2), np.zeros(1, dtype=np.bool_)
+    c = standing(g, _ints(0, 1), _ints(0, 1), sent)
+    rebuild(g, c, limits.unit_of, limits.resident)
+    s = search_state(g, c, 2)
+    kept_cost(g, limits, c, s)
+    search(g, limits, c, s, np.ones(len(KINDS)), two, 0.0, 1.0, 0.1, 8, np.random.default_rng(0))
+    free_before(g, c, 1)
+    begin(c)
+    put_unit(g, c, limits.member_ptr, limits.member, limits.resident, 0, 1 - int(c.device[0]))
+    reorder(c, 0, c.order.copy())
+    time_again(g, c, np.inf, two)
+    revert(c)
+    time_again(g, c, np.inf, two)
+    commit(g, c)
 
 
 @cache

@@ -11,6 +11,7 @@ from placewright.solvers.entry import Entry
 from placewright.solvers.makespan.annealing import Annealing
 from placewright.solvers.makespan.cp_sat import CpSat
 from placewright.solvers.makespan.genetic import Genetic
+from placewright.solvers.makespan.large_neighbourhood import LargeNeighbourhood
 from placewright.solvers.makespan.list_scheduling import etf, heft
 from placewright.solvers.makespan.modular_split import ModularSplit, why_coupled
 from placewright.solvers.makespan.moirai_milp import MoiraiMilp
@@ -47,6 +48,9 @@ MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
         ),
         "placeto": Entry(
             Placeto(), False, "graph network trained by policy gradient (arXiv 1906.08879)", Placeto().supports
+        ),
+        "large-neighbourhood": Entry(
+            LargeNeighbourhood(), False, "annealing with moves timed where they reach, and windows solved by CP-SAT"
         ),
         "makespan-cp-sat": Entry(
             CpSat(), True, "constraint programming with optional intervals (CP-SAT)", _small_enough

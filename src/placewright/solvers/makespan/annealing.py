@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright._kernel.anneal import Limits, State, anneal, cost_of
+from placewright._kernel.anneal import State, anneal, cost_of
 from placewright._kernel.path import tails
 from placewright._kernel.schedule import decode, workspace
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
@@ -16,7 +16,7 @@ from placewright.evaluate import plan_for
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
-from placewright.solvers.makespan.start import starting_placement
+from placewright.solvers.makespan.start import limits_of, starting_placement
 
 __all__ = ["Annealing"]
 
@@ -59,7 +59,7 @@ class Annealing:
         """Improve on the incumbent until the budget is spent or the value reaches ``target_s``."""
         a = arrays_of(problem)
         g, w = a.network, workspace(a.network)
-        limits = _limits(a)
+        limits = limits_of(a)
         tail = tails(g)[1].min(axis=1)
         tail[~np.isfinite(tail)] = 0.0
         state = _start(problem, a, incumbent)
@@ -120,22 +120,6 @@ class Annealing:
             if found is not None and (best is None or found.value_s < best.value_s):
                 best = found
         return Result(best, solver="annealing", runtime_s=budget.elapsed_s - begun)
-
-
-def _limits(a: Arrays) -> Limits:
-    rows, columns = np.nonzero(a.allowed)
-    choice_ptr = np.searchsorted(rows, np.arange(len(a.allowed) + 1)).astype(np.int32)
-    return Limits(
-        a.unit_of,
-        a.member_ptr,
-        a.member,
-        choice_ptr,
-        columns.astype(np.int32),
-        a.resident,
-        a.capacity,
-        a.output,
-        a.memory_may_bind,
-    )
 
 
 def _start(problem: Problem, a: Arrays, incumbent: Plan | None) -> State:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from placewright.arrays import arrays_of
+from placewright._kernel.anneal import Limits
+from placewright.arrays import Arrays, arrays_of
 from placewright.problem import Problem
 
-__all__ = ["starting_placement"]
+__all__ = ["limits_of", "starting_placement"]
 
 
 def starting_placement(problem: Problem) -> npt.NDArray[np.int32]:
@@ -33,3 +34,20 @@ def starting_placement(problem: Problem) -> npt.NDArray[np.int32]:
         unit_device[k] = i
         room[i] -= a.resident[k]
     return unit_device[a.unit_of]
+
+
+def limits_of(a: Arrays) -> Limits:
+    """Tell what a placement must respect, as the kernels of the searches take it."""
+    rows, columns = np.nonzero(a.allowed)
+    choice_ptr = np.searchsorted(rows, np.arange(len(a.allowed) + 1)).astype(np.int32)
+    return Limits(
+        a.unit_of,
+        a.member_ptr,
+        a.member,
+        choice_ptr,
+        columns.astype(np.int32),
+        a.resident,
+        a.capacity,
+        a.output,
+        a.memory_may_bind,
+    )
