@@ -271,7 +271,7 @@ def probe(
 def profile(
     model: Model,
     cluster: Annotated[Path, typer.Option("--cluster", "-c", help="Cluster file, YAML or JSON.")],
-    fuse: Fuse = True,
+    fuse: Fuse = "auto",
     as_json: AsJson = False,
 ) -> int:
     """Measure each distinct operator of a network once on every device that is here; times are kept for 'plan'."""

@@ -51,7 +51,14 @@ Seed = Annotated[int, typer.Option("--seed", help="Of the random numbers; record
 ExpertPath = Annotated[
     Path | None, typer.Option("--expert", help="Split of dnn-partitioning (.json): what the solver 'expert' judges.")
 ]
-Fuse = Annotated[bool, typer.Option("--fuse/--no-fuse", help="Place what back-ends fuse as one operator.")]
+Fuse = Annotated[
+    str,
+    typer.Option(
+        "--fuse",
+        help="By whose rules operators that run as one are placed as one: auto, onnxruntime, onnxruntime-cuda, "
+        "inductor, tensorrt, or none.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 ReportPath = Annotated[Path | None, typer.Option("--report", help="Write an HTML page.")]
 TracePath = Annotated[Path | None, typer.Option("--trace", help="Write a trace for Perfetto or chrome://tracing.")]
@@ -145,7 +152,7 @@ class Posing:
     pin: list[str]
     forbid: list[str]
     costs: str
-    fuse: bool
+    fuse: str
     speed: list[str]
     inference: bool
     transfers: str | None = None
@@ -188,7 +195,7 @@ def _posing(
     pin: Pins = None,
     forbid: Forbids = None,
     costs: CostsName = "auto",
-    fuse: Fuse = True,
+    fuse: Fuse = "auto",
     speed: Speeds = None,
     inference: Inference = False,
     transfers: TransfersName = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -10,7 +11,17 @@ import numpy as np
 
 from placewright.capture import capture
 from placewright.cluster import Cluster
-from placewright.coarsen import Transfers, duplicate, duplicated_parts, per_device, per_edge, transfers_of
+from placewright.coarsen import (
+    ANY,
+    Transfers,
+    duplicate,
+    duplicated_parts,
+    per_device,
+    per_edge,
+    rules_named,
+    transfers_of,
+)
+from placewright.coarsen import fuse as fused
 from placewright.costs import profile, roofline
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
@@ -59,7 +70,7 @@ def pose(
     flags: ObjectiveFlags = AS_GIVEN,
     wishes: Sequence[Wish] = (),
     costs: Costs = "auto",
-    fuse: bool = True,
+    fuse: str = ANY.name,
     speeds: Sequence[str] = (),
     inference: bool = False,
     transfers: Transfers | None = None,
@@ -84,8 +95,9 @@ def pose(
         Added to those of a problem file.
     costs : {"auto", "profile", "roofline"}
         See :func:`times_for`.
-    fuse : bool
-        Whether operators that a back-end never separates are placed as one.
+    fuse : str
+        By whose rules operators that a back-end never separates are placed as one, see
+        :func:`placewright.capture.capture`. Operators of different wishes are placed apart.
     speeds : sequence of str
         Of a profile, ``PATTERN=FACTOR``: how fast devices are compared with the one that was profiled.
     inference : bool
@@ -144,7 +156,7 @@ def _posed(
     flags: ObjectiveFlags,
     wishes: Sequence[Wish],
     costs: Costs,
-    fuse: bool,
+    fuse: str,
     speeds: Sequence[str],
     inference: bool,
     tell: Callable[[str], None],
@@ -166,13 +178,20 @@ def _posed(
     if profiled:
         return _from_profile(model, cluster, objective, wishes, speeds, inference, tell)
     tell(f"capturing {model}")
-    graph = capture(model, fuse=fuse)
+    rules = rules_named(fuse)
+    graph = capture(model, fuse="none")
+    graph = fused(graph, rules, support=_wished(graph, wishes))
     if not graph.name:
         graph = replace_name(graph, Path(model).stem if not model.startswith("py:") else model.rpartition(":")[2])
     # What is wrong with the wishes is said before minutes are spent on measuring.
     Problem(graph, cluster, np.zeros((len(graph), len(cluster))), wishes=wishes)
     times, cluster = times_for(model, graph, cluster, costs=costs, on_progress=tell, on_step=on_step)
     return Problem(graph, cluster, times, objective, wishes)
+
+
+def _wished(graph: OperatorGraph, wishes: Sequence[Wish]) -> list[tuple[int, ...] | None]:
+    """Which wishes speak of an operator; ``None``: none does."""
+    return [tuple(k for k, w in enumerate(wishes) if fnmatchcase(v.name, w.pattern)) or None for v in graph.operators]
 
 
 def _from_file(

@@ -72,7 +72,7 @@ def test_shapes_equal_a_real_run(name: str, tmp_path: Path) -> None:
     """Every tensor has the shape and size that ONNX Runtime gives it."""
     runtime = pytest.importorskip("onnxruntime")
     path = LIGHT / f"light_{name}.onnx"
-    graph = capture(path, fuse=False)
+    graph = capture(path, fuse="none")
     model = onnx.load(path)
     del model.graph.output[:]
     model.graph.output.extend(helper.make_empty_tensor_value_info(t.name) for t in graph.tensors)

@@ -44,7 +44,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 def test_an_onnx_model_is_planned_by_the_roofline(placewright: Call, model: Path, cluster_file: Path) -> None:
     """21 operators are placed; nothing but the plan is left in the folder."""
-    shown = placewright("plan", model, "--cluster", cluster_file, "--budget", "0", "--json", "--no-fuse")
+    shown = placewright("plan", model, "--cluster", cluster_file, "--budget", "0", "--json", "--fuse", "none")
     assert shown.code == 0 and len(shown.json["placement"]) == 21
     assert shown.json["problem"]["name"] == "model"
     assert {p.name for p in model.parent.iterdir()} == {"model.onnx", "cluster.yaml"}
@@ -81,7 +81,7 @@ def test_profile_needs_a_device_that_is_here(placewright: Call, model: Path, clu
 def test_run(placewright: Call, model: Path, workers: Path, tmp_path: Path) -> None:
     """A plan over two workers is run, checked, measured beside each device alone, and reported."""
     pins = ["--pin", "left*=one", "--pin", "right*=two"]
-    plan = ["plan", model, "--cluster", workers, "--costs", "roofline", "--no-fuse", "--budget", "0", *pins]
+    plan = ["plan", model, "--cluster", workers, "--costs", "roofline", "--fuse", "none", "--budget", "0", *pins]
     assert placewright(*plan, "-o", "plan.json").code == 0
     shown = placewright("run", "plan.json", "--runs", "3", "--json", "--trace", "t.json", "--report", "r.html")
     assert shown.code == 0 and list(shown.json) == ["schema", "problem", "measurements"]
@@ -98,7 +98,7 @@ def test_a_mask_is_computed_on_both_devices(placewright: Call, workers: Path, tm
     from tests.execute.small_onnx import masked, saved
 
     model = saved(masked(6, 900), tmp_path)
-    plan = ["plan", model, "--cluster", workers, "--costs", "roofline", "--no-fuse", "--budget", "0"]
+    plan = ["plan", model, "--cluster", workers, "--costs", "roofline", "--fuse", "none", "--budget", "0"]
     pins = [text for k in range(6) for text in ("--pin", f"layer{k}={'one' if k % 2 else 'two'}")]
     shown = placewright(*plan, *pins, "--json", "-o", "plan.json")
     assert shown.code == 0 and shown.json["placement"]["mask"] == shown.json["placement"]["cast"] == ["two", "one"]

@@ -169,7 +169,7 @@ def test_a_captured_network(placewright: Call, tmp_path: Path) -> None:
     )
     plan = tmp_path / "plan.json"
     arguments = ("--cluster", cluster, *OFFLOAD, "--solver", "single-device", "--budget", "0", "-o", plan)
-    shown = placewright("plan", model, *arguments, "--json", "--no-fuse")
+    shown = placewright("plan", model, *arguments, "--json", "--fuse", "none")
     assert shown.code == 0 and shown.json["problem"]["operators"] == 21
     assert placewright("verify", plan, plan).code == 0
     # Branches run side by side on the pool, but one after the other in a call.

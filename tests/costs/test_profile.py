@@ -254,7 +254,7 @@ def test_a_real_network_is_profiled_for_real(tmp_path: Path) -> None:
     graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], weights)
     path = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    captured = capture(path, fuse=False)
+    captured = capture(path, fuse="none")
     report = costs.profile(path, captured, Cluster([cpu("one")]), cache=tmp_path / "cache")
     Problem(captured, Cluster([cpu("one")]), report.times)
     assert (report.distinct, report.measured, report.fallbacks) == (3, 5, ())

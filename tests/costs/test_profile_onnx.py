@@ -71,7 +71,7 @@ def bench() -> OnnxBench:
     return OnnxBench(1)
 
 
-def prepared(path: Path, bench: OnnxBench, *, fuse: bool) -> OnnxNetwork:
+def prepared(path: Path, bench: OnnxBench, *, fuse: str) -> OnnxNetwork:
     made = OnnxNetwork(path, capture(path, fuse=fuse))
     made.prepare(bench.answer)
     return made
@@ -92,9 +92,9 @@ def every_value(feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return feeds | run(model.SerializeToString(), feeds)
 
 
-@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize("fuse", ["none", "auto"])
 def test_each_unit_computes_what_its_operator_computes_inside_the_network(
-    path: Path, bench: OnnxBench, fuse: bool, monkeypatch: pytest.MonkeyPatch
+    path: Path, bench: OnnxBench, fuse: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With its weights kept, and fed with the network's own values, every unit returns the network's own results."""
     monkeypatch.setattr(profile_onnx, "SYNTHETIC_ELEMENTS", 10**9)
@@ -113,7 +113,7 @@ def test_each_unit_computes_what_its_operator_computes_inside_the_network(
 
 def test_shapes_and_indices_that_are_made_up_are_valid(path: Path, bench: OnnxBench) -> None:
     """Every unit runs on made-up inputs: the reshape's target is the true one, look-ups stay inside their table."""
-    net = prepared(path, bench, fuse=False)
+    net = prepared(path, bench, fuse="none")
     operators = {v.name: k for k, v in enumerate(net.graph.operators)}
     lookup = net.unit(operators["lookup"])
     assert isinstance(lookup, OnnxUnit)
@@ -129,7 +129,7 @@ def test_shapes_and_indices_that_are_made_up_are_valid(path: Path, bench: OnnxBe
 
 def test_large_weights_are_not_carried_but_keep_their_shape(path: Path, bench: OnnxBench) -> None:
     """The product's 11,520 bytes of weights are described in a few; its result keeps its shape."""
-    net = prepared(path, bench, fuse=False)
+    net = prepared(path, bench, fuse="none")
     product = net.unit([v.name for v in net.graph.operators].index("product"))
     assert isinstance(product, OnnxUnit)
     assert len(product.model) < 2000 < 4 * 576 * 5
@@ -138,7 +138,7 @@ def test_large_weights_are_not_carried_but_keep_their_shape(path: Path, bench: O
 
 def test_the_pieces_in_turn_compute_the_network(path: Path, bench: OnnxBench) -> None:
     """Feeding each piece with what the earlier ones made gives the uncut network's output."""
-    net = prepared(path, bench, fuse=False)
+    net = prepared(path, bench, fuse="none")
     made = net.pieces()
     assert made is not None
     task, sides = made
@@ -156,7 +156,7 @@ def test_layout_conversions_at_the_ends_are_taken_off_and_had_apart(path: Path, 
 
     Stripped model and conversions, one after the other, compute what the model computes.
     """
-    net = prepared(path, bench, fuse=False)
+    net = prepared(path, bench, fuse="none")
     second = net.unit([v.name for v in net.graph.operators].index("second"))
     assert isinstance(second, OnnxUnit)
     ends = ends_apart(second.model, second.inputs, bench.session, bench.array)
@@ -184,7 +184,7 @@ def plainly(model: bytes, feeds: dict[str, np.ndarray], bench: OnnxBench) -> dic
 
 def test_what_passes_a_blocked_layout_on_has_conversions_between_poolings(path: Path, bench: OnnxBench) -> None:
     """The sum alone converts nothing; between poolings of one element it computes the same and converts at its ends."""
-    net = prepared(path, bench, fuse=False)
+    net = prepared(path, bench, fuse="none")
     places = {v.name: k for k, v in enumerate(net.graph.operators)}
     skip = net.unit(places["skip"])
     assert isinstance(skip, OnnxUnit) and skip.blocked
@@ -205,7 +205,7 @@ def test_what_passes_a_blocked_layout_on_has_conversions_between_poolings(path: 
 
 def test_only_what_follows_convolutions_may_be_blocked(path: Path, bench: OnnxBench) -> None:
     """The convolutions' results and sums of them are; the reshaped one, and what a look-up makes, are not."""
-    net = prepared(path, bench, fuse=False)
+    net = prepared(path, bench, fuse="none")
     blocked = {v.name for k, v in enumerate(net.graph.operators) if getattr(net.unit(k), "blocked", False)}
     assert blocked >= {"relu", "second", "skip", "reshape"}
     assert blocked.isdisjoint({"first", "product", "lookup", "last"})

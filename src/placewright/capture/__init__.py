@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from placewright import coarsen
+from placewright.coarsen import ANY, rules_named
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
 
 __all__ = ["capture"]
 
 
-def capture(model: str | Path, *, fuse: bool = True) -> OperatorGraph:
+def capture(model: str | Path, *, fuse: str = ANY.name) -> OperatorGraph:
     """Capture a network as an operator graph.
 
     Parameters
@@ -19,16 +20,18 @@ def capture(model: str | Path, *, fuse: bool = True) -> OperatorGraph:
     model : str or Path
         An ``.onnx`` file, a ``.pt2`` file of ``torch.export``, or ``py:package.module:function`` that returns
         ``(module, example_inputs)``. Only the last form runs code that it names.
-    fuse : bool
-        Whether to merge operators that a back-end never separates (:func:`placewright.coarsen.fuse`).
+    fuse : str
+        By whose rules to merge operators that a back-end never separates (:func:`placewright.coarsen.fuse`): ``auto``,
+        the name of a back-end in :data:`placewright.coarsen.RULES`, or ``none``.
 
     Raises
     ------
     InvalidInput
-        If the model is of none of these forms, or can't be captured.
+        If the model is of none of these forms, or can't be captured, or the rules are unknown.
     MissingExtra
         If the package that reads it is not installed.
     """
+    rules = rules_named(fuse)
     text = str(model)
     if text.startswith("py:"):
         from placewright.capture.torch_export import capture_py
@@ -46,4 +49,4 @@ def capture(model: str | Path, *, fuse: bool = True) -> OperatorGraph:
         raise InvalidInput(
             f"model {text!r} is of no known form; give an .onnx file, a .pt2 file, or py:package.module:function"
         )
-    return coarsen.fuse(graph) if fuse else graph
+    return coarsen.fuse(graph, rules)

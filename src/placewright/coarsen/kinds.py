@@ -1,10 +1,10 @@
-"""Which kinds of operators a back-end runs as part of another one: rules as data."""
+"""Which kinds of operators any back-end runs as part of another one."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["is_light", "is_view"]
+__all__ = ["base_kind", "is_light", "is_view"]
 
 _ONNX_LIGHT = """
 Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh BatchNormalization BitShift BitwiseAnd BitwiseNot BitwiseOr
@@ -39,8 +39,15 @@ _LIGHT = frozenset(_ONNX_LIGHT.split()) | {f"aten.{name}" for name in _ATEN_LIGH
 _VIEW = frozenset(_ONNX_VIEW.split()) | {f"aten.{name}" for name in _ATEN_VIEW.split()} | {"getitem"}
 
 
-def _base(kind: str) -> str:
-    """Drop a torch overload and the mark of an in-place version: ``aten.relu_.default`` -> ``aten.relu``."""
+@lru_cache(maxsize=4096)
+def base_kind(kind: str) -> str:
+    """Drop a torch overload and the mark of an in-place version.
+
+    Examples
+    --------
+    >>> base_kind("aten.relu_.default"), base_kind("_operator.getitem"), base_kind("Relu")
+    ('aten.relu', 'getitem', 'Relu')
+    """
     if kind.startswith("aten."):
         return "aten." + kind.split(".")[1].rstrip("_")
     return "getitem" if kind.endswith("getitem") else kind
@@ -55,7 +62,7 @@ def is_view(kind: str) -> bool:
     >>> is_view("Reshape"), is_view("aten.view.default"), is_view("Transpose")
     (True, True, False)
     """
-    return all(_base(part) in _VIEW for part in kind.split("+"))
+    return all(base_kind(part) in _VIEW for part in kind.split("+"))
 
 
 @lru_cache(maxsize=4096)
@@ -67,4 +74,4 @@ def is_light(kind: str) -> bool:
     >>> is_light("Relu"), is_light("aten.gelu_"), is_light("Mul+Add"), is_light("Conv"), is_light("Conv+Relu")
     (True, True, True, False, False)
     """
-    return all(_base(part) in _VIEW or _base(part) in _LIGHT for part in kind.split("+"))
+    return all(base_kind(part) in _VIEW or base_kind(part) in _LIGHT for part in kind.split("+"))

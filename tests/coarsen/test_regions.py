@@ -1,40 +1,16 @@
-"""Fusion keeps everything that a placement is judged by, and never closes a cycle."""
+"""Views and light operators are merged by three rules, and a merged operator is what its parts were."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from placewright.coarsen import fuse
+from placewright.coarsen import FusionRules, fuse
 from placewright.coarsen.kinds import is_light, is_view
 from placewright.graph import Operator, OperatorGraph, Tensor
+from tests.coarsen.networks import graphs, groups, network
 
-HEAVY, LIGHT, VIEW = ("Conv", "MatMul"), ("Relu", "Add", "Sigmoid", "ReduceMean"), ("Reshape", "aten.split", "getitem")
-
-
-def network(text: str, outputs: str = "", **details: object) -> OperatorGraph:
-    """``"a:Conv b:Relu<a c:Add<a,b"``: operators with kind and what they read; each makes one 100-byte tensor."""
-    reads: dict[str, list[str]] = {}
-    operators = []
-    for word in text.split():
-        name, _, rest = word.partition(":")
-        kind, _, sources = rest.partition("<")
-        reads[name] = [s for s in sources.split(",") if s]
-        light, view = is_light(kind), is_view(kind)
-        traffic = 0 if view else 100 * (len(reads[name]) + 1)
-        operators.append(Operator(name, kind, 1 if light else 50, traffic, signature=f"sig {kind}"))
-    tensors = []
-    for k, v in enumerate(operators):
-        readers = tuple(j for j, w in enumerate(operators) if v.name in reads[w.name])
-        tensors.append(Tensor(f"t{v.name}", k, readers, 100, dtype="fp32", output=v.name in outputs.split(",")))
-    return OperatorGraph(operators, tensors, **details)  # type: ignore[arg-type]
-
-
-def groups(graph: OperatorGraph) -> list[str]:
-    return sorted(" ".join(v.part_names) for v in fuse(graph).operators)
+REGIONS = FusionRules("regions", "views, and light operators behind one tensor", regions=True)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +46,7 @@ def groups(graph: OperatorGraph) -> list[str]:
 )
 def test_what_is_merged(text: str, outputs: str, expected: list[str]) -> None:
     """Each rule and its limits, on the smallest network that shows it."""
-    assert groups(network(text, outputs)) == expected
+    assert groups(network(text, outputs), REGIONS) == expected
 
 
 def test_shape_arithmetic_joins_its_producer() -> None:
@@ -82,26 +58,26 @@ def test_shape_arithmetic_joins_its_producer() -> None:
         Tensor("tg", 2, (3,), 8, dtype="int64"),
         Tensor("tb", 3, (), 4096, dtype="fp32", output=True),
     ]
-    assert groups(OperatorGraph(operators, tensors)) == ["a s g", "b"]
+    assert groups(OperatorGraph(operators, tensors), REGIONS) == ["a s g", "b"]
 
 
 def test_a_merged_operator() -> None:
     """Name of the heaviest part, sums, kinds, and traffic less the tensor that is not written and read back."""
     graph = network("a:Conv b:BatchNormalization<a c:Relu<b d:Add<c", "d")
-    (merged,) = fuse(graph).operators
+    (merged,) = fuse(graph, REGIONS).operators
     assert (merged.name, merged.kind) == ("a", "Conv+BatchNormalization+Relu+...")
     assert merged.flops == 50 + 3
     # a writes 100 (its input is free here: traffic 100); b, c, d move 200 each; of 700, three tensors are saved twice
     assert merged.traffic_bytes == 700 - 600
-    assert [t.name for t in fuse(graph).tensors] == ["td"]
+    assert [t.name for t in fuse(graph, REGIONS).tensors] == ["td"]
 
 
 def test_traffic_through_views() -> None:
     """A view moves nothing, so Conv -> Reshape -> Relu saves the write of Conv and the read of Relu, once each."""
-    (merged,) = fuse(network("a:Conv r:Reshape<a b:Relu<r", "b")).operators
+    (merged,) = fuse(network("a:Conv r:Reshape<a b:Relu<r", "b"), REGIONS).operators
     assert merged.traffic_bytes == 100 + 0 + 200 - 200
     # when the view itself leaves, Conv's bytes are written for it
-    (merged,) = fuse(network("a:Conv r:Reshape<a", "r")).operators
+    (merged,) = fuse(network("a:Conv r:Reshape<a", "r"), REGIONS).operators
     assert merged.traffic_bytes == 100
 
 
@@ -109,68 +85,24 @@ def test_equal_groups_have_equal_signatures() -> None:
     """Signatures tell kinds and wiring apart, not names; a part without one leaves none for the group."""
     text = "{0}:Conv<z {0}1:Sigmoid<{0} {0}2:Mul<{0},{0}1 {0}3:MatMul<{0}2"
     graph = network("z:MatMul " + text.format("a") + " " + text.format("b"), "a3,b3")
-    merged = {v.name: v.signature for v in fuse(graph).operators}
+    merged = {v.name: v.signature for v in fuse(graph, REGIONS).operators}
     assert merged["a"] == merged["b"] != ""
     other = network("z:MatMul a:Conv<z a1:Sigmoid<a a2:Mul<a1 a3:MatMul<a2", "a3")
-    assert {v.name: v.signature for v in fuse(other).operators}["a"] != merged["a"]
+    assert {v.name: v.signature for v in fuse(other, REGIONS).operators}["a"] != merged["a"]
     bare = OperatorGraph([Operator("a", "Conv"), Operator("b", "Relu")], [Tensor("t", 0, (1,), 4)])
-    assert fuse(bare).operators[0].signature == ""
+    assert fuse(bare, REGIONS).operators[0].signature == ""
 
 
 def test_colocation_is_carried_over() -> None:
     """A class of parts becomes a class of groups."""
     graph = network("a:Conv b:Relu<a c:Conv<b d:Relu<c", "d", colocation=[(1, 3)])
-    assert fuse(graph).colocation == ((0, 1),)
+    assert fuse(graph, REGIONS).colocation == ((0, 1),)
 
 
 def test_a_long_chain_is_one_group() -> None:
     """Regions are looked at 32 operators at a time, and add up."""
     text = "a:Conv " + " ".join(f"r{k}:Relu<{'r' + str(k - 1) if k else 'a'}" for k in range(100))
-    assert len(fuse(network(text, "r99"))) == 1
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> OperatorGraph:
-    """Random graphs of up to 14 operators; some make two tensors, some tensors leave, some operators are tied."""
-    n = draw(st.integers(1, 14))
-    number = st.integers(0, 100)
-    operators, tensors = [], []
-    for k in range(n):
-        kind = draw(st.sampled_from(HEAVY + LIGHT * 2 + VIEW))
-        operators.append(
-            Operator(f"v{k}", kind, draw(number), draw(number), draw(number), draw(number), signature=kind)
-        )
-        for j in range(draw(st.integers(1, 2))):
-            readers = sorted(draw(st.sets(st.integers(k + 1, n - 1), max_size=3))) if k + 1 < n else []
-            dtype = draw(st.sampled_from(["fp32", "int64"]))
-            size = draw(st.sampled_from([8, 1000]))
-            tensors.append(Tensor(f"t{k}.{j}", k, tuple(readers), size, (), dtype, draw(st.integers(0, 3)) == 0))
-    classes = draw(st.lists(st.lists(st.integers(0, n - 1), min_size=2, max_size=3), max_size=2))
-    return OperatorGraph(operators, tensors, classes)
-
-
-@settings(max_examples=400, deadline=None)
-@given(graphs())
-def test_invariants(graph: OperatorGraph) -> None:
-    """Whatever the graph: valid and acyclic, sums kept, each part once, crossing tensors kept, order of parts kept."""
-    fused = fuse(graph)  # its constructor refuses a cycle, an unknown index, and a name that stands twice
-    for quantity in ("flops", "weight_bytes", "kv_cache_bytes"):
-        assert sum(getattr(v, quantity) for v in fused.operators) == sum(getattr(v, quantity) for v in graph.operators)
-    assert sum(v.traffic_bytes for v in fused.operators) <= sum(v.traffic_bytes for v in graph.operators)
-    parts = Counter(name for v in fused.operators for name in v.part_names)
-    assert parts == Counter(v.name for v in graph.operators)
-    assert all(list(v.part_names) == sorted(v.part_names, key=lambda p: graph.index[p]) for v in fused.operators)
-    assert all(v.name in v.part_names for v in fused.operators)
-    group = {name: k for k, v in enumerate(fused.operators) for name in v.part_names}
-    at = [group[v.name] for v in graph.operators]
-    expected = {}
-    for t in graph.tensors:
-        outside = sorted({at[r] for r in t.readers} - {at[t.producer]})
-        if outside or t.output:
-            expected[t.name] = (at[t.producer], tuple(outside), t.size_bytes, t.output)
-    assert {t.name: (t.producer, t.readers, t.size_bytes, t.output) for t in fused.tensors} == expected
-    for members in graph.colocation:
-        assert len({fused.unit_of[at[v]] for v in members}) == 1
+    assert len(fuse(network(text, "r99"), REGIONS)) == 1
 
 
 @settings(max_examples=150, deadline=None)
@@ -182,7 +114,7 @@ def test_no_more_bytes_can_cross(graph: OperatorGraph) -> None:
         [Tensor(t.name, t.producer, t.readers, 1000, (), "fp32", t.output) for t in graph.tensors],
         graph.colocation,
     )
-    fused = fuse(plain)
+    fused = fuse(plain, REGIONS)
     for v, operator in enumerate(fused.operators):
         sent = sum(1 for t in fused.tensors if t.producer == v)
         heaviest = max(len(plain.outputs_of[plain.index[name]]) for name in operator.part_names)
@@ -204,7 +136,7 @@ def test_is_near_linear() -> None:
 
         sys.setprofile(tick)
         try:
-            fuse(graph)
+            fuse(graph, REGIONS)
         finally:
             sys.setprofile(None)
         return count
