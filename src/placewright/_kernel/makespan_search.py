@@ -13,7 +13,7 @@ from placewright._kernel.changes import begin, put_unit, shift, turn
 from placewright._kernel.schedule import Network
 from placewright._kernel.standing import Standing, commit, retime, revert
 
-__all__ = ["KINDS", "Search", "activations_on", "kept_cost", "search", "search_state"]
+__all__ = ["KINDS", "Search", "activations_on", "kept_cost", "search_schedules", "search_state"]
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -318,7 +318,7 @@ def _propose(
 
 
 @njit(cache=True, nogil=True)
-def search(
+def search_schedules(
     g: Network,
     limits: Limits,
     c: Standing,

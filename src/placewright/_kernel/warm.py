@@ -30,7 +30,7 @@ from placewright._kernel.ideals import enumerate_ideals, first_ideal, sums
 from placewright._kernel.list_schedule import etf, heft, mean_upward_rank
 from placewright._kernel.load_descent import descend
 from placewright._kernel.load_moves import LoadLimits, LoadNetwork, anneal_loads, load_state, reset_loads, value_of
-from placewright._kernel.makespan_search import KINDS, kept_cost, search, search_state
+from placewright._kernel.makespan_search import KINDS, kept_cost, search_schedules, search_state
 from placewright._kernel.memory import peak_activations
 from placewright._kernel.order_moves import Order, random_order, search
 from placewright._kernel.pair_labels import FAR, loads_of_vertices, pair_states, share_out, stage_end, with_bits
@@ -121,7 +121,7 @@ def _warm_up_search(g: Network, limits: Limits) -> None:
     rebuild(g, c, limits.unit_of, limits.resident)
     s = search_state(g, c, 2)
     kept_cost(g, limits, c, s)
-    search(g, limits, c, s, np.ones(len(KINDS)), two, 0.0, 1.0, 0.1, 8, np.random.default_rng(0))
+    search_schedules(g, limits, c, s, np.ones(len(KINDS)), two, 0.0, 1.0, 0.1, 8, np.random.default_rng(0))
     free_before(g, c, 1)
     begin(c)
     put_unit(g, c, limits.member_ptr, limits.member, limits.resident, 0, 1 - int(c.device[0]))

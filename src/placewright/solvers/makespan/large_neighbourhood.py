@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright._kernel.anneal import Limits
-from placewright._kernel.makespan_search import KINDS, Search, kept_cost, search, search_state
+from placewright._kernel.makespan_search import KINDS, Search, kept_cost, search_schedules, search_state
 from placewright._kernel.path import tails
 from placewright._kernel.schedule import Network
 from placewright._kernel.standing import Standing, rebuild, standing
@@ -35,7 +35,7 @@ SLICE_S = 0.05
 class LargeNeighbourhood:
     """Alternate between annealing of placement and order, and windows of the schedule that CP-SAT solves again.
 
-    The annealing (:func:`placewright._kernel.makespan_search.search`) takes units, connected blocks and runs of the
+    The annealing (:func:`placewright._kernel.makespan_search.search_schedules`) takes units, connected blocks and runs of the
     order to other devices, exchanges them under full memory, shifts operators in the order, and prefers operators on a
     critical way; kinds of moves that gain are taken more often. It falls from ``hot`` to ``cold`` times the starting
     value in ``cycles`` cycles, each from the best schedule so far. After each cycle windows of time, of two devices,
@@ -173,7 +173,7 @@ class _Run:
             tried[:], gained[:] = self.s.tried, self.s.gained
             clock = time.perf_counter()
             arguments = self.low_tail, max(0.0, self.p.target_s()), hot, cold, count, self.rng
-            search(self.g, self.limits, self.c, self.s, self.weights, *arguments)
+            search_schedules(self.g, self.limits, self.c, self.s, self.weights, *arguments)
             self.rate = 0.5 * self.rate + 0.5 * count / max(1e-6, time.perf_counter() - clock)
             done += count
             self.moves += count
