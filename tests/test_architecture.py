@@ -50,6 +50,7 @@ ROW_OF = {name: k for k, row in enumerate(ROWS) for name in row}
 SHARED_BY_ALGORITHMS = {
     "placewright.solvers.makespan.modules",
     "placewright.solvers.makespan.start",
+    "placewright.solvers.makespan.with_room",
     "placewright.solvers.makespan.cp_sat_model",
     "placewright.solvers.makespan.placeto_groups",
     "placewright.solvers.makespan.placeto_policy",

@@ -8,7 +8,7 @@ from numba import njit
 
 from placewright._kernel.schedule import Network, Workspace, send
 
-__all__ = ["etf", "heft", "mean_upward_rank"]
+__all__ = ["arrivals", "commit", "etf", "heft", "mean_upward_rank"]
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -61,7 +61,7 @@ def mean_upward_rank(g: Network) -> Floats:
 
 
 @njit(cache=True, nogil=True)
-def _arrivals(g: Network, v: int, device: Ints, w: Workspace, ready: Floats, remote: Bools) -> None:
+def arrivals(g: Network, v: int, device: Ints, w: Workspace, ready: Floats, remote: Bools) -> None:
     """When all inputs of v could be on each device, and whether one comes from elsewhere; no transfer is entered."""
     D = g.processing.shape[1]
     latency, per_byte, transfer, resources = g.latency, g.per_byte, g.transfer, g.resources
@@ -90,7 +90,7 @@ def _arrivals(g: Network, v: int, device: Ints, w: Workspace, ready: Floats, rem
 
 
 @njit(cache=True, nogil=True)
-def _commit(g: Network, v: int, i: int, device: Ints, w: Workspace) -> float:
+def commit(g: Network, v: int, i: int, device: Ints, w: Workspace) -> float:
     """Send to device i what v reads from elsewhere; return when the last of it is there."""
     ready = 0.0
     for k in range(g.read_ptr[v], g.read_ptr[v + 1]):
@@ -147,7 +147,7 @@ def heft(g: Network, order: Ints, unit_of: Ints, resident: Floats, capacity: Flo
         v = order[position]
         fixed = unit_device[unit_of[v]]
         best, best_end = -1, np.inf
-        _arrivals(g, v, device, w, ready_at, remote)
+        arrivals(g, v, device, w, ready_at, remote)
         for i in range(D):
             if fixed >= 0 and i != fixed:
                 continue
@@ -166,7 +166,7 @@ def heft(g: Network, order: Ints, unit_of: Ints, resident: Floats, capacity: Flo
         if fixed < 0:
             unit_device[unit_of[v]] = i
             free_bytes[i] -= resident[unit_of[v]]
-        ready = _commit(g, v, i, device, w)
+        ready = commit(g, v, i, device, w)
         length = g.processing[v, i] + (g.cut[v, i] if remote[i] else 0.0)
         at, k = _slot(begins[i], ends[i], count[i], ready, length)
         for m in range(count[i], k, -1):
@@ -285,7 +285,7 @@ def etf(
         for k in range(g.read_ptr[v], g.read_ptr[v + 1]):
             if device[g.producer[g.read[k]]] != i:
                 cut = g.cut[v, i]
-        at = max(_commit(g, v, i, device, w), w.device_free[i])
+        at = max(commit(g, v, i, device, w), w.device_free[i])
         w.start[v] = at
         w.finish[v] = at + g.processing[v, i] + cut
         w.device_free[i] = w.finish[v]
@@ -299,7 +299,7 @@ def etf(
                 waiting[x] -= 1
                 if waiting[x] > 0:
                     continue
-                _arrivals(g, x, device, w, ready_at, remote)
+                arrivals(g, x, device, w, ready_at, remote)
                 for j in range(D):
                     if not np.isfinite(g.processing[x, j]) or not np.isfinite(ready_at[j]):
                         continue

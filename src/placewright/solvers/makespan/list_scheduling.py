@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -11,21 +10,18 @@ import numpy.typing as npt
 from placewright._kernel.list_schedule import etf as etf_kernel
 from placewright._kernel.list_schedule import heft as heft_kernel
 from placewright._kernel.list_schedule import mean_upward_rank
-from placewright._kernel.schedule import Workspace, workspace
+from placewright._kernel.schedule import Workspace
 from placewright.algorithm import Budget, OnProgress, ignore
 from placewright.arrays import arrays_of
-from placewright.evaluate import evaluate
-from placewright.plan import Plan, Provenance
+from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import Result
+from placewright.solvers.makespan.with_room import plan_with_room
 
 __all__ = ["etf", "heft"]
 
 Ints: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float64]
-
-ATTEMPTS = 4
-"""Times that operators are placed with less and less memory for weights before there is no plan."""
 
 
 def heft(
@@ -52,7 +48,7 @@ def heft(
     def place(room: Floats, w: Workspace) -> tuple[Ints, bool]:
         return heft_kernel(a.network, order, a.unit_of, a.resident, room, w)
 
-    return _judged(problem, place, "heft")
+    return plan_with_room(problem, place, "heft")
 
 
 def etf(
@@ -75,25 +71,4 @@ def etf(
     def place(room: Floats, w: Workspace) -> tuple[Ints, bool]:
         return etf_kernel(a.network, level, a.unit_of, a.resident, room, w)
 
-    return _judged(problem, place, "etf")
-
-
-def _judged(problem: Problem, place: Callable[[Floats, Workspace], tuple[Ints, bool]], name: str) -> Result:
-    """Make a plan of what ``place`` makes of the room for weights, which shrinks while live tensors don't fit."""
-    a = arrays_of(problem)
-    w = workspace(a.network)
-    kept = 0.0
-    for _ in range(ATTEMPTS):
-        device, complete = place(a.capacity - kept, w)
-        if not complete:
-            break
-        # Sorted by start; the topological number breaks ties of zero-time operators.
-        order = np.lexsort((np.arange(len(device)), w.finish, w.start)).astype(np.int32)
-        judged = evaluate(problem, device, order=order)
-        if judged.feasible:
-            return Result(Plan(device, judged.schedule, judged.value_s, Provenance(name)), solver=name)
-        if all(use.limit_bytes is None or use.memory_bytes <= use.limit_bytes for use in judged.devices):
-            break
-        # What any device held and a quarter: the peaks move with the operators.
-        kept = max(1.5 * kept, 1.25 * max(use.activation_bytes for use in judged.devices))
-    return Result(solver=name)
+    return plan_with_room(problem, place, "etf")
