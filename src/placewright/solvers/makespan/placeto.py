@@ -53,7 +53,8 @@ class Placeto:
 
     - It is trained on this problem alone, within the budget; the paper also transfers policies between networks.
     - Operators are merged with the neighbours they exchange most bytes with, the shortest first, until ``groups`` are
-      left; the paper groups them too. ``groups`` is small, as an episode takes so many evaluations of the network.
+      left (:func:`placewright.solvers.makespan.placeto_groups.groups_of`); the paper groups them too. ``groups`` is
+      small, as an episode takes so many evaluations of the network.
     - Devices are unlike: a group has a run time for each, and draws only from those it is allowed.
     - Messages go a fixed number of ``rounds`` along the edges, as the authors' program may, not through all levels of
       the graph; means are taken where it has sums unless told otherwise.
@@ -79,7 +80,7 @@ class Placeto:
     rounds: int = 8
     workers: int = 4
     memory: int = 10
-    rate: float = 4e-3
+    rate: float = 1e-2
     last_rate: float = 1e-3
     entropy: float = 0.02
 
@@ -104,7 +105,7 @@ class Placeto:
             return Result(incumbent, solver="placeto", runtime_s=budget.elapsed_s - begun)
         from placewright.solvers.makespan.placeto_policy import Policy
 
-        training = Training(problem, incumbent, groups_of(problem, self.groups), on_progress)
+        training = Training(problem, incumbent, self.groups, on_progress)
         total = budget.iterations
         if total is None and not np.isfinite(budget.seconds):
             total = UPDATES
@@ -124,23 +125,24 @@ class Placeto:
 class Training:
     """Episodes on one problem: the best plan met, and the mean value at the end of the episodes of each update."""
 
-    def __init__(
-        self, problem: Problem, incumbent: Plan | None, groups: Groups, on_progress: OnProgress = ignore
-    ) -> None:
+    def __init__(self, problem: Problem, incumbent: Plan | None, groups: int, on_progress: OnProgress = ignore) -> None:
         a = arrays_of(problem)
-        self.problem, self.groups, self.best, self.on_progress = problem, groups, incumbent, on_progress
+        device = starting_placement(problem) if incumbent is None else incumbent.device_of
+        self.groups = groups_of(problem, groups, device)
+        self.problem, self.best, self.on_progress = problem, incumbent, on_progress
         self.ends: list[float] = []
         self._network, self._limits, self._work = a.network, _limits(a), workspace(a.network)
-        self._start = _placed(groups, starting_placement(problem) if incumbent is None else incumbent.device_of)
+        self._start = _placed(self.groups, device)
         self._before: list[npt.NDArray[np.float64]] = []
-        D = groups.allowed.shape[1]
+        seconds, sent = self.groups.seconds, self.groups.sent_bytes
+        G, D = seconds.shape
         self.features = 2 * D + 3
-        self._fixed = np.zeros((len(groups.allowed), self.features), dtype=np.float32)
-        self._fixed[:, :D] = groups.seconds / max(groups.seconds.max(), 1e-300)
-        self._fixed[:, D] = groups.sent_bytes / max(1.0, groups.sent_bytes.max())
+        self._fixed = np.zeros((G, self.features), dtype=np.float32)
+        self._fixed[:, :D] = seconds / max(seconds.max(), 1e-300)
+        self._fixed[:, D] = sent / max(1.0, sent.max())
         self._scale = 1.0
         cost = float(self._judged(self._start[None], Budget())[0])
-        self._scale = cost if 0.0 < cost < np.inf else float(groups.seconds.max(axis=1).sum()) or 1.0
+        self._scale = cost if 0.0 < cost < np.inf else float(seconds.max(axis=1).sum()) or 1.0
 
     def update(
         self,

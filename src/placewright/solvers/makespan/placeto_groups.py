@@ -42,12 +42,13 @@ class Groups:
     above: npt.NDArray[np.bool_]
 
 
-def groups_of(problem: Problem, most: int) -> Groups:
+def groups_of(problem: Problem, most: int, device_of: npt.NDArray[np.int32]) -> Groups:
     """Merge neighbours until at most ``most`` groups are left, where devices and memory let them be merged.
 
     The unit or group of the least mean processing time joins the neighbour with which it exchanges most bytes, again
-    and again; groups without a neighbour that could take them are joined to the next in topological order. Merged
-    groups have a device that all members may use and that holds the weights of all. O(n log n) merges of small sets.
+    and again: first only those that ``device_of``, a placement to start from, has on the same device; then any; then
+    those without a neighbour that could take them are joined to the next in topological order. Merged groups have a
+    device that all members may use and that holds the weights of all. O(n log n) merges of small sets.
 
     Examples
     --------
@@ -57,12 +58,12 @@ def groups_of(problem: Problem, most: int) -> Groups:
     >>> tensors = [Tensor("x", 0, (1,), 4), Tensor("y", 1, (2,), 8), Tensor("z", 2, (3,), 1)]
     >>> graph = OperatorGraph([Operator(v) for v in "abcd"], tensors)
     >>> problem = Problem(graph, Cluster([Device("gpu")]), [[2.0], [1.0], [3.0], [9.0]])
-    >>> groups = groups_of(problem, 2)
+    >>> groups = groups_of(problem, 2, np.zeros(4, dtype=np.int32))
     >>> groups.of.tolist(), groups.seconds.tolist(), groups.sent_bytes.tolist()
     ([0, 0, 0, 1], [[6.0], [9.0]], [1.0, 0.0])
     """
     a = arrays_of(problem)
-    leader = _merged(a, _unit_seconds(a), most)
+    leader = _merged(a, _unit_seconds(a), most, device_of[a.member[a.member_ptr[:-1]]])
     first = np.full(len(leader), len(a.unit_of), dtype=np.int64)
     np.minimum.at(first, leader[a.unit_of], np.arange(len(a.unit_of)))
     number = np.zeros(len(leader), dtype=np.int32)
@@ -80,8 +81,10 @@ def _unit_seconds(a: Arrays) -> npt.NDArray[np.float64]:
     return np.asarray(seconds.sum(axis=1) / a.allowed.sum(axis=1), dtype=np.float64)
 
 
-def _merged(a: Arrays, seconds: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.int64]:
-    """(U,) the unit that leads each unit's group."""
+def _merged(
+    a: Arrays, seconds: npt.NDArray[np.float64], most: int, device_of: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int64]:
+    """(U,) the unit that leads each unit's group; ``device_of`` is (U,)."""
     g, U = a.network, len(seconds)
     between: list[dict[int, float]] = [{} for _ in range(U)]
     for u, x in enumerate(a.unit_of[g.producer].tolist()):
@@ -108,18 +111,20 @@ def _merged(a: Arrays, seconds: npt.NDArray[np.float64], most: int) -> npt.NDArr
         time[y] += time[x]
         held[y] += held[x]
 
-    queue = [(t, x) for x, t in enumerate(time)]
-    heapq.heapify(queue)
-    while queue and count > most:
-        t, x = heapq.heappop(queue)
-        if leader[x] != x or t != time[x]:
-            continue
-        fitting = [(-size, y) for y, size in between[x].items() if may_join(x, y)]
-        if fitting:
-            y = min(fitting)[1]
-            join(x, y)
-            count -= 1
-            heapq.heappush(queue, (time[y], y))
+    for anywhere in (False, True):
+        queue = [(time[x], x) for x in np.flatnonzero(leader == np.arange(U)).tolist()]
+        heapq.heapify(queue)
+        while queue and count > most:
+            t, x = heapq.heappop(queue)
+            if leader[x] != x or t != time[x]:
+                continue
+            near = [(-size, y) for y, size in between[x].items() if anywhere or device_of[y] == device_of[x]]
+            fitting = [(size, y) for size, y in near if may_join(x, y)]
+            if fitting:
+                y = min(fitting)[1]
+                join(x, y)
+                count -= 1
+                heapq.heappush(queue, (time[y], y))
     run, last, length = -(-count // most), -1, 0
     for x in np.flatnonzero(leader == np.arange(U)).tolist() if run > 1 else []:
         if last >= 0 and length < run and may_join(x, last):

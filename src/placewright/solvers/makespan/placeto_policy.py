@@ -45,46 +45,45 @@ class Policy:
         d, D = features, groups.allowed.shape[1]
         apart = ~(groups.above | groups.above.T | np.eye(len(groups.above), dtype=np.bool_))
         self._rounds = rounds
-        self._neighbours = [_means(m) for m in (groups.reads, groups.reads.T)]
-        self._pools = [_means(m) for m in (groups.above, groups.above.T, apart)]
+        self._neighbours = _means(groups.reads, groups.reads.T).unsqueeze(1)
+        self._pools = _means(groups.above, groups.above.T, apart)
+        self._hears = (self._neighbours.sum(dim=-1) > 0.0).float().unsqueeze(-1)
         self._barred = torch.from_numpy(~groups.allowed)
         self._weights: list[Tensor] = []
-        self._own = self._layers(rng, d, d, d, d)
-        self._messages = [(self._layers(rng, d, d, d), self._layers(rng, d, d, d)) for _ in range(2)]
-        self._pooling = [(self._layers(rng, *[2 * d] * 3), self._layers(rng, *[2 * d] * 3)) for _ in range(3)]
-        self._choice = self._layers(rng, 8 * d, 16 * d, 8 * d, D)
+        self._own = self._layers(rng, 1, d, d, d, d)
+        self._message, self._reply = self._layers(rng, 2, d, d, d), self._layers(rng, 2, d, d, d)
+        self._gather, self._digest = (self._layers(rng, 3, 2 * d, 2 * d, 2 * d) for _ in range(2))
+        self._choice = self._layers(rng, 1, 8 * d, 16 * d, 8 * d, D)
         self._mean = [torch.zeros_like(x) for x in self._weights]
         self._square = [torch.zeros_like(x) for x in self._weights]
         self._steps = 0
 
-    def _layers(self, rng: np.random.Generator, *sizes: int) -> Layers:
+    def _layers(self, rng: np.random.Generator, copies: int, *sizes: int) -> Layers:
+        """Weights of ``copies`` networks side by side."""
         made: Layers = []
         for inputs, outputs in itertools.pairwise(sizes):
             reach = (6.0 / (inputs + outputs)) ** 0.5
-            weight = torch.from_numpy(rng.uniform(-reach, reach, (inputs, outputs)).astype(np.float32))
-            made.append((weight.requires_grad_(), torch.zeros(outputs, requires_grad=True)))
+            weight = torch.from_numpy(rng.uniform(-reach, reach, (copies, inputs, outputs)).astype(np.float32))
+            made.append((weight.requires_grad_(), torch.zeros((copies, 1, outputs), requires_grad=True)))
             self._weights.extend(made[-1])
         return made
 
     def _log_chances(self, states: npt.NDArray[np.float32], current: npt.NDArray[np.int64]) -> Tensor:
         """(S, D) logarithms of the chances in S states of shape (G, d), with their current groups."""
+        S, G, d = states.shape
         at = torch.from_numpy(current)
-        own = _through(self._own, torch.from_numpy(states))
-        both = []
-        for neighbours, (f, g) in zip(self._neighbours, self._messages, strict=True):
-            some = (neighbours.sum(dim=1, keepdim=True) > 0.0).float()
-            x = own
-            for _ in range(self._rounds):
-                heard = neighbours @ torch.relu(_through(f, x))
-                x = own + some * torch.relu(_through(g, heard))
-            both.append(x)
-        embedded = torch.cat(both, dim=-1)
-        parts = []
-        for pool, (f, g) in zip(self._pools, self._pooling, strict=True):
-            heard = (pool[at].unsqueeze(1) @ torch.relu(_through(f, embedded))).squeeze(1)
-            parts.append(torch.relu(_through(g, heard)))
-        parts.append(embedded[torch.arange(len(at)), at])
-        logits = _through(self._choice, torch.cat(parts, dim=-1))
+        own = _through(self._own, torch.from_numpy(states).view(1, S * G, d)).view(1, S, G, d)
+        x = own.expand(2, S, G, d)
+        for _ in range(self._rounds):
+            told = torch.relu(_through(self._message, x.reshape(2, S * G, d))).view(2, S, G, d)
+            heard = (self._neighbours @ told).view(2, S * G, d)
+            x = own + self._hears * torch.relu(_through(self._reply, heard)).view(2, S, G, d)
+        embedded = x.permute(1, 2, 0, 3).reshape(S, G, 2 * d)
+        told = torch.relu(_through(self._gather, embedded.view(1, S * G, 2 * d).expand(3, S * G, 2 * d)))
+        pooled = (self._pools[:, at].unsqueeze(2) @ told.view(3, S, G, 2 * d)).view(3, S, 2 * d)
+        parts = torch.relu(_through(self._digest, pooled)).permute(1, 0, 2).reshape(S, 6 * d)
+        known = torch.cat([parts, embedded[torch.arange(S), at]], dim=1)
+        logits = _through(self._choice, known.unsqueeze(0)).squeeze(0)
         return torch.log_softmax(logits.masked_fill(self._barred[at], -1e9), dim=-1)
 
     def chances(self, states: npt.NDArray[np.float32], current: npt.NDArray[np.int64]) -> Floats:
@@ -119,13 +118,14 @@ class Policy:
                 x.addcdiv_(mean / (1.0 - 0.9**self._steps), size, value=-rate)
 
 
-def _means(which: npt.NDArray[np.bool_]) -> Tensor:
-    """(G, G) rows that take the mean over the columns that are set; rows of zeros where none is."""
-    return torch.from_numpy((which / np.maximum(1, which.sum(axis=1, keepdims=True))).astype(np.float32))
+def _means(*which: npt.NDArray[np.bool_]) -> Tensor:
+    """(K, G, G) rows that take the mean over the columns that are set; rows of zeros where none is."""
+    rows = np.stack(which)
+    return torch.from_numpy((rows / np.maximum(1, rows.sum(axis=-1, keepdims=True))).astype(np.float32))
 
 
 def _through(layers: Layers, x: Tensor) -> Tensor:
     """Affine layers with rectifiers between them."""
     for k, (weight, bias) in enumerate(layers):
-        x = (torch.relu(x) if k else x) @ weight + bias
+        x = torch.baddbmm(bias, torch.relu(x) if k else x, weight)
     return x
