@@ -10,6 +10,7 @@ import numpy.typing as npt
 from placewright._kernel.anneal import Limits, State, anneal, cost_of
 from placewright._kernel.calls import CallLimits, CallNetwork, anneal_calls, call_state, shortest_intervals
 from placewright._kernel.changes import begin, put_unit, reorder
+from placewright._kernel.clusters import depth_first_order, place_clusters, sequential_partition
 from placewright._kernel.configuration import (
     NONE,
     Incidence,
@@ -36,6 +37,7 @@ from placewright._kernel.order_moves import Order, random_order, search
 from placewright._kernel.pair_labels import FAR, loads_of_vertices, pair_states, share_out, stage_end, with_bits
 from placewright._kernel.path import heads, tails
 from placewright._kernel.schedule import Network, decode, retime, upward_rank, workspace
+from placewright._kernel.sct import small_communication_times
 from placewright._kernel.segment import Stages, cut, multipliers, table
 from placewright._kernel.simulate import simulate
 from placewright._kernel.span_search import least_time, scratch_for
@@ -102,6 +104,9 @@ def warm_up_makespan() -> None:
     tails(g)
     heft(g, order, units, two, two, w)
     etf(g, mean_upward_rank(g), units, two, two, w)
+    small_communication_times(g, units, units, two, two, w)
+    cuts = sequential_partition(g, depth_first_order(g, two), two, two, 1.0, 1.0, 2)
+    place_clusters(g, order, cuts, units, two, two, w)
     cost_of(g, limits, device, order, False, tail, np.inf, w)
     anneal(g, limits, state, 1.0, 0.1, 8, False, tail, w, np.random.default_rng(0))
     _warm_up_search(g, limits)

@@ -30,17 +30,17 @@ class Case:
     @cached_property
     def device_of(self) -> list[int]:
         """Device of each operator."""
-        return self.plan.device_of.tolist()
+        return list(self.plan.device_of.tolist())
 
     @cached_property
     def start(self) -> list[float]:
         """Start of each operator in seconds."""
-        return self.plan.schedule.start_s.tolist()
+        return list(self.plan.schedule.start_s.tolist())
 
     @cached_property
     def finish(self) -> list[float]:
         """Finish of each operator in seconds."""
-        return self.plan.schedule.finish_s.tolist()
+        return list(self.plan.schedule.finish_s.tolist())
 
     @cached_property
     def makespan(self) -> float:

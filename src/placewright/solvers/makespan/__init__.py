@@ -9,10 +9,15 @@ from placewright.bounds.makespan.critical_path import critical_path
 from placewright.problem import Problem
 from placewright.solvers.entry import Entry
 from placewright.solvers.makespan.annealing import Annealing
+from placewright.solvers.makespan.celeritas import Celeritas
 from placewright.solvers.makespan.cp_sat import CpSat
 from placewright.solvers.makespan.genetic import Genetic
+from placewright.solvers.makespan.getf import getf, getf_supports
 from placewright.solvers.makespan.large_neighbourhood import LargeNeighbourhood
 from placewright.solvers.makespan.list_scheduling import etf, heft
+from placewright.solvers.makespan.m_etf import m_etf
+from placewright.solvers.makespan.m_sct import SmallCommunicationTimes
+from placewright.solvers.makespan.m_topo import m_topo
 from placewright.solvers.makespan.modular_split import ModularSplit, why_coupled
 from placewright.solvers.makespan.moirai_milp import MoiraiMilp
 from placewright.solvers.makespan.placeto import Placeto
@@ -42,6 +47,23 @@ MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
         ),
         "heft": Entry(heft, False, "heterogeneous earliest finish time (Topcuoglu et al. 2002)", starts_afresh=True),
         "etf": Entry(etf, False, "earliest time first (Hwang et al. 1989)", starts_afresh=True),
+        "m-topo": Entry(
+            m_topo, False, "topological order cut into pieces of equal memory (Baechi, 2301.08695)", starts_afresh=True
+        ),
+        "m-etf": Entry(m_etf, False, "earliest time first within memory (Baechi)", starts_afresh=True),
+        "m-sct": Entry(
+            SmallCommunicationTimes(),
+            False,
+            "small communication times: favourite children by linear program (Baechi)",
+            SmallCommunicationTimes().supports,
+            starts_afresh=True,
+        ),
+        "getf": Entry(
+            getf, False, "earliest time first in groups of like speed (2004.14639)", getf_supports, starts_afresh=True
+        ),
+        "celeritas": Entry(
+            Celeritas(), False, "clusters cut from a depth-first order, placed in turn (2208.00184)", starts_afresh=True
+        ),
         "annealing": Entry(Annealing(), False, "annealing of placement and order, compiled"),
         "genetic": Entry(
             Genetic(), False, "genetic algorithm on placement and order (Wang, Siegel et al. 1997), compiled"
@@ -56,7 +78,7 @@ MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
             CpSat(), True, "constraint programming with optional intervals (CP-SAT)", _small_enough
         ),
         "modular-split": Entry(
-            ModularSplit(inner=CpSat(), quick=critical_path),
+            ModularSplit(inner=CpSat(), quick=critical_path, search=Annealing()),
             True,
             "modules between operators on every path, each solved by CP-SAT, joined by a shortest path",
             _splits,
