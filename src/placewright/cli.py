@@ -17,6 +17,7 @@ from placewright.errors import PlacewrightError
 from placewright.options import (
     AsJson,
     BudgetText,
+    Coarsen,
     ExpertPath,
     Fuse,
     Model,
@@ -64,6 +65,7 @@ def plan(
     expert: ExpertPath = None,
     budget: BudgetText = "60s",
     seed: Seed = 0,
+    coarsen: Coarsen = "none",
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the plan here.")] = None,
     report: ReportPath = None,
     trace: TracePath = None,
@@ -85,7 +87,9 @@ def plan(
     check_writable(output, report, trace)
     problem = posing.problem(progress)
     given = given_solvers(expert, problem)
-    result = solve(problem, solver=solver, budget=seconds, seed=seed, on_progress=progress, given=given)
+    result = solve(
+        problem, solver=solver, budget=seconds, seed=seed, on_progress=progress, given=given, coarsen=coarsen
+    )
     progress.close()
     found = result.plan
     judged = judge(problem, found) if found is not None else None

@@ -21,6 +21,7 @@ __all__ = [
     "AsJson",
     "BudgetText",
     "ClusterPath",
+    "Coarsen",
     "ExpertPath",
     "Fuse",
     "Model",
@@ -47,6 +48,13 @@ ProblemPath = Annotated[
 ]
 ClusterPath = Annotated[Path | None, typer.Option("--cluster", "-c", help="Cluster file, YAML or JSON.")]
 BudgetText = Annotated[str, typer.Option("--budget", help="How long to search, e.g. 60s or 2min.")]
+Coarsen = Annotated[
+    str,
+    typer.Option(
+        "--coarsen",
+        help="Makespan: what is placed as one for half of the budget: none, chains, or blocks (repeated layers).",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", help="Of the random numbers; recorded in the plan.", min=0)]
 ExpertPath = Annotated[
     Path | None, typer.Option("--expert", help="Split of dnn-partitioning (.json): what the solver 'expert' judges.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
@@ -16,6 +16,7 @@ from placewright._kernel.warm import warm_up
 from placewright.algorithm import Algorithm, Budget, OnProgress, Progress, ignore
 from placewright.bounds import BOUNDS
 from placewright.bounds.feasibility import why_infeasible
+from placewright.coarsen import block_groups, chains, contract
 from placewright.errors import InvalidInput, PlacewrightError
 from placewright.plan import Plan
 from placewright.problem import Problem
@@ -25,7 +26,15 @@ from placewright.solvers.entry import Entry
 from placewright.strategy import STRATEGIES
 from placewright.verify import verify
 
-__all__ = ["UnsoundPlan", "solve"]
+__all__ = ["COARSENINGS", "UnsoundPlan", "solve"]
+
+COARSENINGS: Mapping[str, Callable[[Problem], Sequence[Sequence[int]]]] = MappingProxyType(
+    {"none": lambda problem: (), "chains": chains, "blocks": lambda problem: block_groups(problem.graph)}
+)
+"""Ways to coarsen a problem, each with the groups that it makes."""
+
+COARSE_SHARE = 0.5
+"""Of the budget: for the coarse problem; the rest is for improving on its plan operator by operator."""
 
 
 class UnsoundPlan(PlacewrightError):
@@ -42,6 +51,7 @@ def solve(
     seed: int = 0,
     on_progress: OnProgress = ignore,
     given: Mapping[str, Entry] = MappingProxyType({}),
+    coarsen: str = "none",
 ) -> Result:
     """Find a plan and prove how far from the best it can be.
 
@@ -60,6 +70,9 @@ def solve(
         Called with a :class:`placewright.Progress` whenever value or bound moves.
     given : mapping of str to Entry
         Solvers besides those of ``placewright solvers``, or in place of theirs: ``expert`` with its placement.
+    coarsen : {"none", "chains", "blocks"}
+        What is placed as one at first, for half of the budget; then the plan is improved operator by operator. Under
+        the makespan only. Bounds are always those of the problem itself.
 
     Returns
     -------
@@ -69,7 +82,7 @@ def solve(
     Raises
     ------
     InvalidInput
-        If the solver is unknown or can't take this problem.
+        If the solver or the coarsening is unknown, or can't take this problem.
 
     Examples
     --------
@@ -88,21 +101,66 @@ def solve(
             f"solver {solver!r} is unknown for the objective {problem.objective.name}; "
             f"use auto or one of {', '.join(solvers)}"
         )
+    if coarsen not in COARSENINGS:
+        raise InvalidInput(f"coarsening {coarsen!r} is unknown; use one of {', '.join(COARSENINGS)}")
+    entry = None if solver == "auto" else solvers[solver]
     with _interruptible(clock):
         best = _bounded(problem, clock, seed)
         if best.infeasible:
             return replace(best, runtime_s=clock.elapsed_s)
-        if solver == "auto":
-            best = _auto(problem, best, clock, seed, on_progress)
-        else:
-            entry = solvers[solver]
-            why_not = entry.supports(problem)
-            if why_not is not None:
-                raise InvalidInput(f"solver {solver!r} can't take this problem: {why_not}")
-            start = None if entry.starts_afresh else _constructed(problem, clock, seed).plan
-            best = best.merge(_run(entry.algorithm, problem, start, clock, seed, on_progress))
+        if coarsen != "none":
+            best = best.merge(_coarsely(problem, coarsen, entry, best, clock, seed, on_progress))
+        best = _fine(problem, best, entry, solver, clock, seed, on_progress)
     best = replace(best, runtime_s=clock.elapsed_s, interrupted=clock.cancelled.is_set())
     return _checked(problem, best, seed)
+
+
+def _fine(
+    problem: Problem,
+    best: Result,
+    entry: Entry | None,
+    solver: str,
+    clock: Budget,
+    seed: int,
+    on_progress: OnProgress,
+) -> Result:
+    """Run one solver, or the strategy's, from the best plan there is."""
+    if entry is None:
+        return _auto(problem, best, clock, seed, on_progress)
+    why_not = entry.supports(problem)
+    if why_not is not None:
+        raise InvalidInput(f"solver {solver!r} can't take this problem: {why_not}")
+    start = None if entry.starts_afresh else best.merge(_constructed(problem, clock, seed)).plan
+    return best.merge(_run(entry.algorithm, problem, start, clock, seed, on_progress))
+
+
+def _coarsely(
+    problem: Problem,
+    way: str,
+    entry: Entry | None,
+    bounds: Result,
+    clock: Budget,
+    seed: int,
+    on_progress: OnProgress,
+) -> Result:
+    """Solve the coarse problem and expand its plan. Nothing that is proved of it holds for the problem itself."""
+    coarse = contract(problem, COARSENINGS[way](problem))
+    small = coarse.problem
+    part = clock.share(COARSE_SHARE)
+    if len(small.graph) == len(problem.graph) or (entry is not None and entry.supports(small) is not None):
+        return Result()
+
+    def merging(progress: Progress) -> None:
+        elapsed_s, bound = clock.elapsed_s, min(bounds.lower_bound_s, progress.value_s)
+        on_progress(Progress(f"{way}: {progress.solver}", progress.value_s, bound, elapsed_s))
+
+    found = _bounded(small, part, seed)
+    if not found.infeasible:
+        found = _fine(small, found, entry, "", part, seed, merging)
+    plan = None if found.plan is None else coarse.expand(found.plan)
+    if plan is None:
+        return Result()
+    return Result(plan, solver=found.solver, alternatives={f"{way} as one": plan.value_s})
 
 
 def _bounded(problem: Problem, clock: Budget, seed: int) -> Result:
