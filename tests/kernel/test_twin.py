@@ -26,7 +26,7 @@ cluster = pw.Cluster(
 )
 problem = pw.Problem(graph, cluster, rng.uniform(0.1, 2.0, (n, 3)), pw.Makespan("port"))
 shown = {"compiled": compiled()}
-for solver in ("single-device", "heft", "etf", "annealing"):
+for solver in ("single-device", "heft", "etf", "m-sct", "celeritas", "annealing"):
     plan = pw.solve(problem, solver=solver, budget=Budget(iterations=400), seed=1).require_plan()
     shown[solver] = [plan.value_s, plan.device_of.tolist(), plan.schedule.start_s.tolist()]
 print(json.dumps(shown))

@@ -143,6 +143,8 @@ def _solve(problem: Problem, budget: Budget) -> Floats | None:
     """(U, D) share of each unit on each device, or ``None`` when the time was too short. Columns: x, C, T."""
     import highspy
 
+    if budget.spent:
+        return None
     a = arrays_of(problem)
     g, inf = a.network, highspy.kHighsInf
     n, D = g.processing.shape

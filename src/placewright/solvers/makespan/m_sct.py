@@ -126,6 +126,8 @@ def _solve(n: int, parent: Ints, child: Ints, seconds: Floats, processing: Float
     """(E,) y of each pair, or ``None`` when the time was too short. Columns: y, s, w."""
     import highspy
 
+    if budget.spent:
+        return None
     E, inf = len(parent), highspy.kHighsInf
     scale = float(max(processing.max(), seconds.max())) or 1.0
     p, c = processing / scale, seconds / scale
