@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -137,34 +132,3 @@ def test_a_target_and_a_cancelled_budget_end_the_search() -> None:
     result = Genetic(population=30)(problem, budget=budget, rng=np.random.default_rng(0), on_progress=cancel)
     assert [r.value_s for r in reports] == sorted((r.value_s for r in reports), reverse=True)
     assert result.value_s == reports[-1].value_s
-
-
-PROGRAM = """
-import json
-import numpy as np
-from placewright._kernel.schedule import compiled
-from tests.solvers.test_genetic import searched, wide
-
-plan = searched(wide(16), 6, population=8).require_plan()
-print(json.dumps([compiled(), plan.value_s, plan.device_of.tolist(), plan.schedule.start_s.tolist()]))
-"""
-
-
-def _run(disable: str) -> list[object]:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "NUMBA_DISABLE_JIT": disable},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    shown: list[object] = json.loads(done.stdout)
-    return shown
-
-
-def test_without_the_compiler_the_plan_is_the_same_to_the_bit() -> None:
-    """``NUMBA_DISABLE_JIT=1`` runs the same source as Python."""
-    fast, slow = _run("0"), _run("1")
-    assert (fast.pop(0), slow.pop(0)) == (True, False)
-    assert fast == slow

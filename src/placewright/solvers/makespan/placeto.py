@@ -141,7 +141,7 @@ class Training:
         self._fixed[:, :D] = seconds / max(seconds.max(), 1e-300)
         self._fixed[:, D] = sent / max(1.0, sent.max())
         self._scale = 1.0
-        cost = float(self._judged(self._start[None], Budget())[0])
+        cost = float(self.judged(self._start[None], Budget())[0])
         self._scale = cost if 0.0 < cost < np.inf else float(seconds.max(axis=1).sum()) or 1.0
 
     def update(
@@ -160,7 +160,7 @@ class Training:
         states = np.zeros((G, workers, G, self.features), dtype=np.float32)
         chosen = np.zeros((G, workers), dtype=np.int64)
         costs = np.zeros((G + 1, workers))
-        costs[0] = self._capped(self._judged(placed, budget))
+        costs[0] = self._capped(self.judged(placed, budget))
         for x in range(G):
             if budget.spent:
                 return False
@@ -172,7 +172,7 @@ class Training:
             draws = rng.random((workers, 1)) * chances[:, -1:]
             chosen[x] = (draws >= chances).sum(axis=1)
             placed[:, x] = chosen[x]
-            costs[x + 1] = self._capped(self._judged(placed, budget))
+            costs[x + 1] = self._capped(self.judged(placed, budget))
         self.ends.append(float(costs[-1].mean()) * self._scale)
         to_come = costs[:-1] - costs[-1]
         self._before = [*self._before[1 - memory :], to_come.mean(axis=1)]
@@ -187,7 +187,7 @@ class Training:
     def _capped(self, costs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.minimum(costs / self._scale, WORST)
 
-    def _judged(self, placed: npt.NDArray[np.int64], budget: Budget) -> npt.NDArray[np.float64]:
+    def judged(self, placed: npt.NDArray[np.int64], budget: Budget) -> npt.NDArray[np.float64]:
         """Seconds of placements of the groups; the best that fits so far becomes the plan."""
         devices = placed.astype(np.int32)[:, self.groups.of]
         costs, fits = np.zeros(len(devices)), np.zeros(len(devices), dtype=np.bool_)
