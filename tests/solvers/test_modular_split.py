@@ -15,7 +15,8 @@ from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.objective import Makespan
 from placewright.problem import Problem, Times
 from placewright.solvers import SOLVERS
-from placewright.solvers.makespan.modules import cut_operators, modules_of
+from placewright.solvers.makespan.cp_sat import CpSat
+from placewright.solvers.makespan.modules import cut_operators, modules_of, trunk_of, within, without_rest
 from placewright.verify import verify
 from tests.brute_force import optimum
 from tests.random_problems import problems
@@ -83,7 +84,7 @@ def test_on_chains_of_modules_the_optimum_is_found_and_proved(problem: Problem) 
 @given(problems(most_operators=6, memory=False))
 def test_on_any_network_with_modules_the_optimum_is_found_and_proved(problem: Problem) -> None:
     """The same on random graphs, as far as they have an operator on every path and nothing couples the modules."""
-    if SOLVERS["makespan"]["modular-split"].supports(problem) is None:
+    if SOLVERS["makespan"]["modular-split"].supports(problem) is None and len(modules_of(problem.graph)) > 1:
         _check(problem)
 
 
@@ -117,3 +118,70 @@ def test_what_couples_modules_is_named() -> None:
     assert "class" in (supports(Problem(tied, large, np.ones((3, 2)))) or "")
     apart = OperatorGraph(graph.operators)
     assert "every path" in (supports(Problem(apart, large, np.ones((3, 2)))) or "")
+
+
+def _with_side_outputs(problem: Problem) -> Problem:
+    """The same with an operator of a quarter of a second behind each of the first two, which nothing reads."""
+    graph, n = problem.graph, len(problem.graph)
+    ends = [Operator(f"end{v}") for v in range(2)]
+    ways = [Tensor(f"way{v}", v, (n + v,), 8) for v in range(2)]
+    more = OperatorGraph([*graph.operators, *ends], [*graph.tensors, *ways], graph.colocation)
+    times = np.vstack([problem.times.processing_s, np.full((2, len(problem.cluster)), 0.25)])
+    return Problem(more, problem.cluster, times, problem.objective)
+
+
+@settings(MANY, max_examples=40)
+@given(chains().filter(lambda problem: len(problem.graph) <= 5))
+def test_side_outputs_leave_a_bound(problem: Problem) -> None:
+    """Without an operator on every path the trunk is split: a legal plan, and a bound never above the optimum."""
+    problem = _with_side_outputs(problem)
+    best = optimum(problem)
+    trunk = without_rest(problem, trunk_of(problem))
+    assert optimum(trunk) <= best
+    algorithm = SOLVERS["makespan"]["modular-split"].algorithm
+    result = algorithm(problem, budget=Budget(30), rng=np.random.default_rng(0))
+    assert result.lower_bound_s <= best
+    if result.plan is not None:
+        assert verify(problem, result.plan) == ()
+        assert result.lower_bound_s >= optimum(trunk) * (1 - 1e-6)
+
+
+@settings(MANY, max_examples=100)
+@given(problems(most_operators=6, memory=False), st.integers(0, 8))
+def test_what_is_left_out_no_good_schedule_uses(problem: Problem, more: int) -> None:
+    """Within a limit at or above the optimum the optimum stays; below it, there is nothing or nothing within it."""
+    best = optimum(problem)
+    if np.isinf(best):
+        return
+    kept = within(problem, best + more / 8)
+    assert kept is not None and optimum(kept) == pytest.approx(best, rel=1e-9)
+    less = within(problem, best * 0.9)
+    assert less is None or best == 0.0 or optimum(less) > best * 0.9
+
+
+def test_sinks_and_trunk() -> None:
+    """a feeds b and c, c feeds d; d can end at 3 and b at 2, so that b is left out, with what only it reads."""
+    graph = OperatorGraph(
+        [Operator(v) for v in "abcd"], [Tensor("x", 0, (1, 2)), Tensor("y", 0, (1,)), Tensor("z", 2, (3,))]
+    )
+    problem = Problem(graph, pw.Cluster([pw.Device("d0")]), np.ones((4, 1)))
+    assert trunk_of(problem) == (0, 2, 3)
+    trunk = without_rest(problem, (0, 2, 3))
+    assert [(t.name, t.producer, t.readers) for t in trunk.graph.tensors] == [
+        ("x", 0, (1,)),
+        ("y", 0, ()),
+        ("z", 1, (2,)),
+    ]
+
+
+def test_cancelled_it_returns_what_it_was_given() -> None:
+    """Whatever it has begun with: the incumbent, and a bound."""
+    graph = OperatorGraph([Operator(v) for v in "abc"], [Tensor("x", 0, (1,)), Tensor("y", 1, (2,))])
+    two = pw.Cluster([pw.Device("d0"), pw.Device("d1")], [pw.Link(1.0, 1.0, link_class="same-host")])
+    problem = Problem(graph, two, np.ones((3, 2)))
+    plan = CpSat()(problem, budget=Budget(5), rng=np.random.default_rng(0)).plan
+    budget = Budget(30)
+    budget.cancelled.set()
+    algorithm = SOLVERS["makespan"]["modular-split"].algorithm
+    result = algorithm(problem, budget=budget, rng=np.random.default_rng(0), incumbent=plan)
+    assert result.plan is plan and 0 < result.lower_bound_s <= 3.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -15,35 +16,86 @@ from placewright.plan import Plan, Provenance, Schedule, Transfer
 from placewright.problem import Problem
 from placewright.result import Result
 from placewright.rounding import rounded_down
-from placewright.solvers.makespan.modules import Module, module_key, module_problem, modules_of
+from placewright.solvers.makespan.modules import (
+    Module,
+    module_key,
+    module_problem,
+    modules_of,
+    trunk_of,
+    within,
+    without_rest,
+)
 
 __all__ = ["ModularSplit", "why_coupled"]
 
+NAME = "modular-split"
+
 Step: TypeAlias = tuple[int, int, int]
 """Index of a module, device of its entry, device of its exit."""
+
+MOVES_AN_OPERATOR, MOST_MOVES = 300, 6000
+"""Moves of the quick search for each operator of a module, and for all of it."""
+
+SEARCH_SHARE = 0.25
+"""Of the budget, for the quick searches."""
+
+FIRST_TRY_S = 2.0
+"""Seconds that a module is worked on at first; each further try has four times as long."""
+
+CLOSE = 1e-7
+"""Relative gap at which a module counts as solved."""
 
 
 def why_coupled(problem: Problem) -> str | None:
     """Say why modules are not independent here, or ``None``: memory that may bind, classes across modules, no cuts."""
     if arrays_of(problem).memory_may_bind:
         return "memory couples the modules; use makespan-cp-sat or annealing"
-    modules = modules_of(problem.graph)
+    trunk = without_rest(problem, _kept(problem))
+    modules = modules_of(trunk.graph)
     if len(modules) < 2:
         return "no operator lies on every path, so there are no modules; use makespan-cp-sat or annealing"
     home = {v: k for k, m in enumerate(modules) for v in (*m.inner, *(() if m.exit is None else (m.exit,)))}
-    for members in problem.graph.colocation:
+    for members in trunk.graph.colocation:
         if len({home[v] for v in members}) > 1 or any(modules[home[v]].exit == v for v in members):
             return "a colocation class couples the modules; use makespan-cp-sat or annealing"
     return None
 
 
+class _Linked(threading.Event):
+    """An event that is also set when another one is."""
+
+    def __init__(self, other: threading.Event) -> None:
+        super().__init__()
+        self.other = other
+
+    def is_set(self) -> bool:
+        return super().is_set() or self.other.is_set()
+
+
 @dataclass(slots=True)
 class _Table:
-    """What is known of each distinct module with fixed ends: bound, plan, whether it was solved."""
+    """What is known of each distinct module with fixed ends: bound, plan, how often it was worked on."""
 
+    modules: list[Module]
+    problems: dict[Step, Problem] = field(default_factory=dict)
+    keys: dict[Step, int] = field(default_factory=dict)
     low: dict[int, float] = field(default_factory=dict)
     found: dict[int, Plan] = field(default_factory=dict)
-    tried: set[int] = field(default_factory=set)
+    tries: dict[int, int] = field(default_factory=dict)
+
+    def lower(self, step: Step) -> float:
+        """Lower bound of a step."""
+        return self.low[self.keys[step]]
+
+    def upper(self, step: Step) -> float:
+        """Value of the best plan of a step so far."""
+        plan = self.found.get(self.keys[step])
+        return float("inf") if plan is None else plan.value_s
+
+    def keep(self, step: Step, plan: Plan | None) -> None:
+        """Keep a plan that is better than the one before."""
+        if plan is not None and plan.value_s < self.upper(step):
+            self.found[self.keys[step]] = plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +111,17 @@ class ModularSplit:
     makespan of module k from its entry on i to its exit on j. A cut's processing time counts in the module that it
     ends; the overhead behind it in the one that it begins.
 
-    V is found lazily: a shortest path under lower bounds of V is computed, a module on it that is not solved yet is
-    solved by ``inner``, and so on until all modules on the shortest path are solved. With bounds instead of optima
-    (an inner search that ran out of time) the path's length remains a lower bound. Equal modules are solved once.
+    V is found lazily: a shortest path under lower bounds of V is computed, the module on it whose bound is furthest
+    from its plan is solved by ``inner``, and so on until the path's length meets the best plan. With bounds instead of
+    optima the path's length remains a lower bound. With U the value of the best plan and L the length of the path but
+    for a step, that step need not take U - L or more: devices and links that no schedule within U - L can use are left
+    out of its module, and its search ends when its bound gets there; V >= min(bound, U - L) in any case. Equal modules
+    are solved once. Before that ``search`` looks for a plan of each step that may matter, so that U is low early.
+
+    Where side outputs leave no operator on every path, only the sink that can end last and what it depends on are cut
+    into modules (:func:`placewright.solvers.makespan.modules.trunk_of`): the bound holds for the whole, the plan of the
+    trunk is completed, and the gap may stay open.
+
     The idea is DiviML's module-based splitting (arXiv 2308.00127); formulation and proof are ours.
 
     Attributes
@@ -70,10 +130,13 @@ class ModularSplit:
         Solves a module: exact, or at least bounding.
     quick : Algorithm
         Bounds a module before it is solved.
+    search : Algorithm or None
+        Finds a plan of a module quickly; ``None``: there is only the incumbent.
     """
 
     inner: Algorithm
     quick: Algorithm
+    search: Algorithm | None = None
 
     def __call__(
         self,
@@ -87,49 +150,115 @@ class ModularSplit:
         """Raise the bound and lower the value until they meet or the budget is spent."""
         begun = budget.elapsed_s
         if why_coupled(problem) is not None:
-            return Result(incumbent, solver="modular-split")
-        modules = modules_of(problem.graph)
-        problems: dict[Step, Problem] = {}
-        keys: dict[Step, int] = {}
-        table, first_of = _Table(), dict[bytes, int]()
-        for k, module in enumerate(modules):
-            for i, j in _ends(problem, module):
-                one = problems[k, i, j] = module_problem(problem, module, i, j)
-                at = keys[k, i, j] = first_of.setdefault(module_key(one), len(first_of))
+            return Result(incumbent, solver=NAME)
+        kept = _kept(problem)
+        trunk = without_rest(problem, kept)
+        table = _Table(modules_of(trunk.graph))
+        first_of: dict[bytes, int] = {}
+        for k, module in enumerate(table.modules):
+            for i, j in _ends(trunk, module):
+                step = k, i, j
+                one = table.problems[step] = module_problem(trunk, module, i, j)
+                at = table.keys[step] = first_of.setdefault(module_key(one), len(first_of))
                 if at not in table.low:
                     table.low[at] = self.quick(one, budget=budget, rng=rng).lower_bound_s
         best, bound = incumbent, 0.0
+
+        def value() -> float:
+            return float("inf") if best is None else best.value_s
+
+        def tell() -> None:
+            on_progress(Progress(NAME, value(), min(bound, value()), budget.elapsed_s))
+
+        def join() -> None:
+            nonlocal best
+            joined = _completed(problem, kept, trunk, _join(trunk, table))
+            if joined is not None and joined.value_s < value():
+                best = joined
+                tell()
+
+        self._look(trunk, table, value(), budget, rng)
+        join()
         while True:
-            length, path = _shortest(problem, modules, lambda step: table.low[keys[step]])
+            length, path = _shortest(trunk, table.modules, table.lower)
             bound = max(bound, rounded_down(length))
-            value = float("inf") if best is None else best.value_s
-            on_progress(Progress("modular-split", value, min(bound, value), budget.elapsed_s))
-            open_ = [step for step in path if keys[step] not in table.tried]
-            if not open_ or budget.spent or bound >= value:
+            tell()
+            most = 1 if budget.iterations is not None else 8
+            open_ = [
+                s
+                for s in path
+                if table.upper(s) * (1.0 - CLOSE) > table.lower(s) and table.tries.get(table.keys[s], 0) < most
+            ]
+            if not open_ or budget.spent or bound >= value() * (1.0 - CLOSE):
                 break
-            # The module with most operators first: it is likeliest to move the path.
-            step = max(open_, key=lambda s: (len(modules[s[0]].inner), -s[0]))
-            at = keys[step]
-            solved = self._solve(problems[step], budget.share(1.0 / max(1, len(open_))), rng)
-            table.tried.add(at)
-            table.low[at] = float("inf") if solved.infeasible else max(table.low[at], solved.lower_bound_s)
-            if solved.plan is not None:
-                table.found[at] = solved.plan
-                joined = _join(problem, modules, table, keys)
-                if joined is not None and joined.value_s < value:
-                    best = joined
+            # What is furthest from being known is likeliest to move the path; without a plan the most operators.
+            size = {s: len(table.problems[s].graph) for s in open_}
+            step = max(open_, key=lambda s: (table.upper(s) - table.lower(s), size[s], -s[0]))
+            spare = value() - (length - table.lower(step)) if np.isfinite(value()) else float("inf")
+            self._solve(table, step, spare, budget, rng)
+            join()
         improved = best is not incumbent or incumbent is None
-        name = "modular-split" if improved else incumbent.provenance.solver if incumbent is not None else ""
+        name = NAME if improved else incumbent.provenance.solver if incumbent is not None else ""
         if not np.isfinite(bound):
             bound = 0.0
-        return Result(best, bound, "", budget.elapsed_s - begun, name, {"modular-split": bound})
+        return Result(best, bound, "", budget.elapsed_s - begun, name, {NAME: bound})
 
-    def _solve(self, one: Problem, budget: Budget, rng: np.random.Generator) -> Result:
+    def _look(self, trunk: Problem, table: _Table, value_s: float, budget: Budget, rng: np.random.Generator) -> None:
+        """Find a plan of each step that may be part of one below ``value_s``, the likeliest first."""
+        before, behind = _distances(trunk, table)
+        through = {
+            s: before[s[0]].get(s[1], np.inf) + table.lower(s) + behind[s[0] + 1].get(s[2], np.inf) for s in table.keys
+        }
+        part = Budget(budget.left_s * SEARCH_SHARE, None, budget.cancelled)
+        for step in sorted(through, key=lambda s: (through[s], s)):
+            one = table.problems[step]
+            if through[step] >= value_s or part.spent:
+                break
+            if table.keys[step] in table.found:
+                continue
+            if len(one.graph) <= 2:
+                table.keep(step, plan_for(one, one.allowed.argmax(axis=1)))
+            elif self.search is not None:
+                moves = Budget(part.left_s, min(MOVES_AN_OPERATOR * len(one.graph), MOST_MOVES), budget.cancelled)
+                table.keep(step, self.search(one, budget=moves, rng=rng).plan)
+
+    def _solve(self, table: _Table, step: Step, spare_s: float, budget: Budget, rng: np.random.Generator) -> None:
+        """Raise the bound of a step until it is its value or ``spare_s``, or its time is spent."""
+        at, one = table.keys[step], table.problems[step]
+        tries = table.tries[at] = table.tries.get(at, 0) + 1
         if len(one.graph) <= 2:
             # Entry and exit alone: their devices are fixed.
-            plan = plan_for(one, one.allowed.argmax(axis=1))
-            return Result(plan, 0.0 if plan is None else rounded_down(plan.value_s), "" if plan else "no link")
-        return self.inner(one, budget=budget, rng=rng)
+            table.keep(step, plan_for(one, one.allowed.argmax(axis=1)))
+            table.low[at] = max(table.low[at], rounded_down(table.upper(step)))
+            return
+        part = within(one, spare_s) if np.isfinite(spare_s) else one
+        enough = rounded_down(spare_s)
+        if part is None:
+            table.low[at] = max(table.low[at], enough)
+            return
+        start = table.found.get(at)
+        if start is not None and start.value_s > spare_s and part is not one:
+            start = None  # it may use what was left out
+        ended = _Linked(budget.cancelled)
+        seconds = min(budget.left_s, FIRST_TRY_S * 4.0 ** (tries - 1))
+
+        def watch(progress: Progress) -> None:
+            if progress.lower_bound_s * (1.0 - CLOSE) >= spare_s:
+                ended.set()
+
+        limited = Budget(seconds if budget.iterations is None else budget.left_s, budget.iterations, ended)
+        solved = self.inner(part, budget=limited, rng=rng, incumbent=start, on_progress=watch)
+        low = float("inf") if solved.infeasible else solved.lower_bound_s
+        if part is not one:
+            low = min(low, enough)
+        table.low[at] = max(table.low[at], low)
+        table.keep(step, solved.plan)
+
+
+def _kept(problem: Problem) -> tuple[int, ...]:
+    """Operators that are cut into modules: all if that can be done."""
+    everything = tuple(range(len(problem.graph)))
+    return everything if len(modules_of(problem.graph)) > 1 else trunk_of(problem)
 
 
 def _ends(problem: Problem, module: Module) -> list[tuple[int, int]]:
@@ -138,6 +267,25 @@ def _ends(problem: Problem, module: Module) -> list[tuple[int, int]]:
         [0] if v is None else np.flatnonzero(problem.allowed[v]).tolist() for v in (module.entry, module.exit)
     )
     return [(i, j) for i in entry for j in last]
+
+
+def _distances(problem: Problem, table: _Table) -> tuple[list[dict[int, float]], list[dict[int, float]]]:
+    """Shortest ways under the lower bounds to each device between modules, and from there to the end."""
+    K = len(table.modules)
+    before: list[dict[int, float]] = [{0: 0.0}, *({} for _ in range(K))]
+    behind: list[dict[int, float]] = [{} for _ in range(K + 1)]
+    for k, module in enumerate(table.modules):
+        for i, j in _ends(problem, module):
+            if i in before[k]:
+                way = before[k][i] + table.lower((k, i, j))
+                before[k + 1][j] = min(before[k + 1].get(j, np.inf), way)
+    behind[K] = dict.fromkeys(before[K], 0.0)
+    for k in range(K - 1, -1, -1):
+        for i, j in _ends(problem, table.modules[k]):
+            if j in behind[k + 1]:
+                way = behind[k + 1][j] + table.lower((k, i, j))
+                behind[k][i] = min(behind[k].get(i, np.inf), way)
+    return before, behind
 
 
 def _shortest(problem: Problem, modules: list[Module], length_of: Callable[[Step], float]) -> tuple[float, list[Step]]:
@@ -155,14 +303,9 @@ def _shortest(problem: Problem, modules: list[Module], length_of: Callable[[Step
     return min(reach.values(), key=lambda r: r[0], default=(float("inf"), []))
 
 
-def _join(problem: Problem, modules: list[Module], table: _Table, keys: dict[Step, int]) -> Plan | None:
+def _join(problem: Problem, table: _Table) -> Plan | None:
     """Best plan made of the modules' plans so far, or ``None`` when they don't connect yet."""
-
-    def length_of(step: Step) -> float:
-        plan = table.found.get(keys[step])
-        return float("inf") if plan is None else plan.value_s
-
-    length, path = _shortest(problem, modules, length_of)
+    length, path = _shortest(problem, table.modules, table.upper)
     if not np.isfinite(length):
         return None
     n = len(problem.graph)
@@ -170,9 +313,8 @@ def _join(problem: Problem, modules: list[Module], table: _Table, keys: dict[Ste
     start, finish = np.zeros(n), np.zeros(n)
     transfers: list[Transfer] = []
     offset = 0.0
-    index = {t.name: u for u, t in enumerate(problem.graph.tensors)}
-    for k, i, j in path:
-        module, plan = modules[k], table.found[keys[k, i, j]]
+    for step in path:
+        module, plan = table.modules[step[0]], table.found[table.keys[step]]
         operators = module.operators
         for local, v in enumerate(operators):
             if v == module.entry:
@@ -180,11 +322,32 @@ def _join(problem: Problem, modules: list[Module], table: _Table, keys: dict[Ste
             device[v] = plan.device_of[local]
             start[v] = offset + plan.schedule.start_s[local]
             finish[v] = offset + plan.schedule.finish_s[local]
-        names = [problem.graph.tensors[u].name for u in module.tensors_in(problem.graph)]
+        tensors = module.tensors_in(problem.graph)
         for t in plan.schedule.transfers:
-            transfers.append(
-                Transfer(index[names[t.tensor]], t.source, t.target, offset + t.start_s, offset + t.finish_s)
-            )
+            transfers.append(Transfer(tensors[t.tensor], t.source, t.target, offset + t.start_s, offset + t.finish_s))
         offset += plan.value_s
-    provenance = Provenance("modular-split", None, "", {"modules": len(modules)})
+    provenance = Provenance(NAME, None, "", {"modules": len(table.modules)})
     return plan_for(problem, device, schedule=Schedule(start, finish, tuple(transfers)), provenance=provenance)
+
+
+def _completed(problem: Problem, kept: tuple[int, ...], trunk: Problem, plan: Plan | None) -> Plan | None:
+    """Place what is not in the trunk: all where its first input is made, or all on one device, whichever is best."""
+    if plan is None or trunk is problem:
+        return plan
+    graph, n = problem.graph, len(problem.graph)
+    rows = list(kept)
+    at = np.full(n, np.inf)
+    at[rows] = plan.schedule.start_s
+    order = np.lexsort((np.arange(n), at)).astype(np.int32)
+    best: Plan | None = None
+    for target in range(-1, len(problem.cluster)):
+        device = np.full(n, -1, dtype=np.int32)
+        device[rows] = plan.device_of
+        for v in np.flatnonzero(device < 0).tolist():
+            makers = graph.predecessors[v]
+            wanted = target if target >= 0 or not makers else int(device[makers[0]])
+            device[v] = wanted if wanted >= 0 and problem.allowed[v, wanted] else int(problem.allowed[v].argmax())
+        made = plan_for(problem, device, order=order, provenance=plan.provenance)
+        if made is not None and (best is None or made.value_s < best.value_s):
+            best = made
+    return best

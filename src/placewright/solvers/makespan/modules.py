@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright._kernel.path import heads, tails
+from placewright.arrays import arrays_of
 from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.problem import Problem, Times
 
-__all__ = ["Module", "cut_operators", "module_key", "module_problem", "modules_of"]
+__all__ = [
+    "Module",
+    "cut_operators",
+    "module_key",
+    "module_problem",
+    "modules_of",
+    "trunk_of",
+    "within",
+    "without_rest",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +138,82 @@ def module_key(problem: Problem) -> bytes:
     if problem.times.transfer_s is not None:
         digest.update(problem.times.transfer_s.tobytes())
     return digest.digest()
+
+
+def trunk_of(problem: Problem) -> tuple[int, ...]:
+    """Operators that the sink which can end last depends on, and itself, ascending; all when there is one sink.
+
+    What is left out reads from the trunk and nothing in the trunk reads from it, so that a schedule without it is a
+    schedule of the trunk: the least makespan of the trunk is a lower bound. A side output, which nothing reads, would
+    otherwise leap over every operator behind its own. O(n + E D^2).
+    """
+    graph = problem.graph
+    sinks = [v for v in range(len(graph)) if not graph.successors[v]]
+    if len(sinks) == 1:
+        return tuple(range(len(graph)))
+    end = heads(arrays_of(problem).network)[1].min(axis=1)
+    above, todo = set[int](), [max(sinks, key=lambda v: (end[v], v))]
+    while todo:
+        v = todo.pop()
+        if v not in above:
+            above.add(v)
+            todo += graph.predecessors[v]
+    return tuple(sorted(above))
+
+
+def without_rest(problem: Problem, kept: tuple[int, ...]) -> Problem:
+    """Make the problem of some operators, the others and what they read taken away."""
+    graph = problem.graph
+    if len(kept) == len(graph):
+        return problem
+    local = {v: k for k, v in enumerate(kept)}
+    tensors = [u for u, t in enumerate(graph.tensors) if t.producer in local]
+    rows = list(kept)
+    sub = OperatorGraph(
+        [graph.operators[v] for v in kept],
+        [
+            replace(t, producer=local[t.producer], readers=tuple(local[v] for v in t.readers if v in local))
+            for t in (graph.tensors[u] for u in tensors)
+        ],
+        [[local[v] for v in members if v in local] for members in graph.colocation],
+        graph.name,
+    )
+    transfer = None if problem.times.transfer_s is None else problem.times.transfer_s[tensors]
+    on = np.where(problem.allowed, problem.times.processing_s, np.inf)[rows]
+    times = Times(on, transfer, problem.times.source, problem.cut_s[rows])
+    return Problem(sub, problem.cluster, times, problem.objective)
+
+
+def within(problem: Problem, limit_s: float) -> Problem | None:
+    """Leave out what no schedule of at most ``limit_s`` can use; ``None`` when there is no such schedule.
+
+    An operator does not run on a device where what must pass before it, its time and what must follow are more than
+    the limit together, and a tensor takes no link where that holds of its way. Each round sharpens the next one's
+    heads and tails. The problem itself where nothing can be left out.
+    """
+    g = arrays_of(problem).network
+    processing, D = g.processing.copy(), g.processing.shape[1]
+    table = g.transfer.copy() if len(g.transfer) else g.latency + g.size[:, None, None] * g.per_byte
+    crossing = ~np.eye(D, dtype=bool)
+    limit = limit_s * (1.0 + 1e-9)
+    known = before = int(np.isfinite(processing).sum() + np.isfinite(table).sum())
+    while True:
+        h = g._replace(processing=processing, transfer=table)
+        (_, done), (tail, _) = heads(h), tails(h)
+        processing[~(done + tail <= limit)] = np.inf
+        if not np.isfinite(processing).any(axis=1).all():
+            return None
+        follows = processing + tail
+        for u in range(len(table)):
+            readers = g.reader[g.reader_ptr[u] : g.reader_ptr[u + 1]]
+            rest = follows[readers].min(axis=0, initial=np.inf)
+            way = done[g.producer[u]][:, None] + table[u] + rest[None, :]
+            table[u][crossing & ~(way <= limit)] = np.inf
+        left = int(np.isfinite(processing).sum() + np.isfinite(table).sum())
+        if left == before:
+            break
+        before = left
+    if left == known:
+        return problem
+    times = replace(problem.times, processing_s=processing, transfer_s=table)
+    return Problem(problem.graph, problem.cluster, times, problem.objective, problem.wishes, problem.name)
