@@ -1,32 +1,47 @@
-"""Makespan: annealing, then proof or more annealing."""
+"""Makespan: list schedules, then a search and proofs side by side."""
 
 from __future__ import annotations
 
+from placewright.bounds import PROOFS
 from placewright.problem import Problem
 from placewright.result import Result
 from placewright.solvers.makespan import MAKESPAN_SOLVERS
-from placewright.solvers.makespan.annealing import Annealing
+from placewright.strategy.search_and_proof import SearchAndProof
 from placewright.strategy.stage import Stage, Strategy
 
 __all__ = ["MAKESPAN"]
 
+TINY = 30
+"""Operators up to which constraint programming comes before search, which it makes needless."""
+
 EXACT_UP_TO = 400
-"""Most operators for which constraint programming is given the larger part of the budget; beyond, search is better."""
+"""Most operators for which constraint programming has its turn beside the search."""
+
+SLOW_LISTS_UP_TO = 3_000
+"""Most operators for which the list schedulers that solve linear programs have their turn."""
 
 
 def _stages(problem: Problem, best: Result) -> list[Stage]:
-    exact, split = MAKESPAN_SOLVERS["makespan-cp-sat"], MAKESPAN_SOLVERS["modular-split"]
-    search = Annealing(target_s=best.lower_bound_s)
-    if exact.supports(problem) is None and len(problem.graph) <= EXACT_UP_TO:
-        # Small problems are proved sooner than searched through.
-        stages = [Stage(search, 0.15, 0.2 + 0.03 * len(problem.graph), "annealing"), Stage(exact.algorithm)]
-    elif exact.supports(problem) is None:
-        stages = [Stage(search, 0.5, named="annealing"), Stage(exact.algorithm)]
-    else:
-        stages = [Stage(search, 0.5, named="annealing"), Stage(Annealing(hot=0.005), named="annealing")]
-    if split.supports(problem) is None:
-        stages.insert(1, Stage(split.algorithm, 0.7))
-    return stages
+    n = len(problem.graph)
+
+    def fits(name: str) -> bool:
+        return MAKESPAN_SOLVERS[name].supports(problem) is None
+
+    def stage(name: str, share: float, at_most_s: float = float("inf")) -> list[Stage]:
+        entry = MAKESPAN_SOLVERS[name]
+        return [Stage(entry.algorithm, share, at_most_s, name)] if fits(name) else []
+
+    lists = [] if n > SLOW_LISTS_UP_TO else [*stage("m-sct", 0.1), *stage("getf", 0.05)]
+    quick = [*stage("large-neighbourhood", 0.1, 0.05 + 0.005 * n)] if n <= EXACT_UP_TO else []
+    if n <= TINY and fits("makespan-cp-sat"):
+        lists.append(Stage(MAKESPAN_SOLVERS["large-neighbourhood"].algorithm, 0.1, 0.1, "large-neighbourhood"))
+        quick = [Stage(MAKESPAN_SOLVERS["makespan-cp-sat"].algorithm, 0.3)]
+    proofs = [(name, proof, 0.4) for name, proof in PROOFS["makespan"].items()]
+    if fits("modular-split"):
+        proofs.append(("modular-split", MAKESPAN_SOLVERS["modular-split"].algorithm, 0.7))
+    if n <= EXACT_UP_TO and fits("makespan-cp-sat"):
+        proofs.append(("makespan-cp-sat", MAKESPAN_SOLVERS["makespan-cp-sat"].algorithm, 0.7))
+    return [*lists, *quick, Stage(SearchAndProof(tuple(proofs), best.lower_bound_s), named="large-neighbourhood")]
 
 
-MAKESPAN = Strategy(("single-device", "heft", "etf"), _stages)
+MAKESPAN = Strategy(("single-device", "heft", "etf", "celeritas", "m-topo", "m-etf"), _stages)

@@ -27,6 +27,9 @@ __all__ = ["LargeNeighbourhood"]
 MOST_MOVES = 2_000_000
 """Moves of a search that has no limit of its own."""
 
+WEIGHTS = (0.25, 0.2, 0.15, 0.2, 0.08, 0.05, 0.05, 0.02)
+"""How often each of ``KINDS`` is tried while they gain alike; runs cost more time than units."""
+
 SLICE_S = 0.05
 """Seconds of search between two looks at the clock."""
 
@@ -35,7 +38,7 @@ SLICE_S = 0.05
 class LargeNeighbourhood:
     """Alternate between annealing of placement and order, and windows of the schedule that CP-SAT solves again.
 
-    The annealing (:func:`placewright._kernel.makespan_search.search_schedules`) takes units, connected blocks and runs of the
+    The annealing (``_kernel.makespan_search``) takes units, connected blocks and runs of the
     order to other devices, exchanges them under full memory, shifts operators in the order, and prefers operators on a
     critical way; kinds of moves that gain are taken more often. It falls from ``hot`` to ``cold`` times the starting
     value in ``cycles`` cycles, each from the best schedule so far. After each cycle windows of time, of two devices,
@@ -107,7 +110,7 @@ class _Run:
         self.s: Search = search_state(self.g, self.c, len(self.a.resident))
         kept_cost(self.g, self.limits, self.c, self.s)
         self.scale = float(self.s.value[0])
-        self.weights = np.ones(len(KINDS))
+        self.weights = np.array(WEIGHTS)
         self.rate, self.moves, self.reported = 20_000.0, 0, np.inf
         self.windows = Windows(self.g, self.limits, rng.spawn(1)[0]) if parameters.windows else None
 
@@ -178,7 +181,9 @@ class _Run:
             done += count
             self.moves += count
             success = (self.s.gained - gained + 0.1) / (self.s.tried - tried + 1.0)
-            self.weights = 0.9 * self.weights + 0.1 * (0.3 + success / success.mean())
+            self.weights = 0.9 * self.weights + 0.1 * np.array(WEIGHTS) * (
+                0.5 + np.minimum(1.5, success / success.mean())
+            )
             self.report()
 
     def solve_windows(self, count: int | None, until_s: float) -> None:
