@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -11,8 +12,13 @@ from hypothesis import strategies as st
 
 from placewright import Cluster, Device, Link, Makespan, Operator, OperatorGraph, Problem, Tensor, Times
 from placewright.algorithm import Budget
+from placewright.arrays import arrays_of
+from placewright.bounds.makespan.priced_spans import PricedSpans, priced
+from placewright.bounds.makespan.series import series_of
 from placewright.bounds.makespan.span import Reach, alike_devices, members_of
-from placewright.bounds.makespan.span_path import steps_of
+from placewright.bounds.makespan.span_master import sound
+from placewright.bounds.makespan.span_path import longest_path, steps_of
+from placewright.bounds.makespan.span_prices import Pricing
 from placewright.bounds.makespan.span_times import SpanTimes, finishes
 from placewright.bounds.makespan.spans import spans
 from tests.brute_force import optimum
@@ -35,15 +41,28 @@ def bound(problem: Problem) -> float:
     return spans(problem, budget=Budget(), rng=np.random.default_rng(0)).lower_bound_s
 
 
+@st.composite
+def some_problems(draw: st.DrawFn) -> Problem:
+    """Random problems, every third with devices that can be swapped, and sometimes one that can't."""
+    problem = draw(problems(most_operators=6))
+    if draw(st.integers(0, 2)):
+        return problem
+    one, D = problem.cluster.devices[0], len(problem.cluster)
+    columns = [0] * (D - 1) + [draw(st.sampled_from([0, D - 1]))]
+    devices = [replace(one, name=f"d{i}") for i in range(D)]
+    times = Times(problem.times.processing_s[:, columns], cut_s=problem.cut_s[:, columns])
+    return Problem(problem.graph, Cluster(devices, problem.cluster.links[:1]), times, problem.objective)
+
+
 @examples(200)
-@given(problems(most_operators=6))
+@given(some_problems())
 def test_spans_are_below_the_optimum(problem: Problem) -> None:
-    """With each contention, cuts, pins, classes and memory."""
+    """With each contention, cuts, pins, classes, memory and devices that can be swapped."""
     assert bound(problem) <= optimum(problem)
 
 
-@examples(150)
-@given(problems(most_operators=6), st.data())
+@examples(100)
+@given(some_problems(), st.data())
 def test_any_path_and_any_steps(problem: Problem, data: st.DataObject) -> None:
     """Along any chain of descendants, with every pair of its operators for a step, however few nodes are searched."""
     best, reach = optimum(problem), Reach.of(problem)
@@ -139,3 +158,50 @@ def test_steps_pass_where_everything_does() -> None:
     assert (0, 2) in steps
     assert {(-1, 0), (0, 1), (1, 2), (2, 3)} <= set(steps)
     assert steps_of(problem, Reach.of(problem), [0, 1, 3], 1) == [s for s in steps if s != (0, 2)]
+
+
+def series_bound(problem: Problem, chain: list[int], rounds: int) -> float:
+    """Run the priced bound along a given chain."""
+    reach = Reach.of(problem)
+    return max(priced(series_of(problem, reach, chain), Budget(iterations=rounds)), default=0.0)
+
+
+@examples(100)
+@given(some_problems(), st.data())
+def test_priced_spans_are_below_the_optimum(problem: Problem, data: st.DataObject) -> None:
+    """Along the chain that is chosen and along any other, with memory that binds, at every choice of multipliers."""
+    best, reach = optimum(problem), Reach.of(problem)
+    assert PricedSpans()(problem, budget=Budget(iterations=12), rng=np.random.default_rng(0)).lower_bound_s <= best
+    if not problem.allowed.any(axis=1).all():
+        return
+    chain = list[int]()
+    below = list(range(len(problem.graph)))
+    while below and data.draw(st.booleans()):
+        chain.append(data.draw(st.sampled_from(below)))
+        below = list(members_of(reach.below[chain[-1]]))
+    assert series_bound(problem, chain, 12) <= best
+
+
+@examples(100)
+@given(some_problems(), st.data())
+def test_any_multipliers_give_a_bound(problem: Problem, data: st.DataObject) -> None:
+    """Not only those of the linear program: windows and prices drawn at random, too."""
+    if not problem.allowed.any(axis=1).all():
+        return
+    chain = [v for v in longest_path(problem) if data.draw(st.booleans())]
+    series = series_of(problem, Reach.of(problem), chain)
+    rows = []
+    for _ in range(data.draw(st.integers(0, 6))):
+        x = data.draw(st.integers(0, series.instants - 2))
+        sort = data.draw(st.integers(0, 1 if len(series.ports_in) else 0))
+        classes = len(series.ports_in) if sort else len(series.devices_in)
+        y = data.draw(st.integers(x + 1, series.instants - 1))
+        rows.append((x, y, sort, data.draw(st.integers(0, classes - 1))))
+    weight = np.array([data.draw(st.sampled_from([0.1, 0.5, 1.0])) for _ in rows])
+    windows = sound(np.array(rows, dtype=np.int32).reshape(-1, 4), weight, len(series.spans))
+    capacity = arrays_of(problem).capacity
+    room = np.array([capacity[series.device_class == c].sum() for c in range(len(series.devices_in))])
+    prices = np.array([data.draw(st.sampled_from([0.0, 1e-7, 1e-6])) if np.isfinite(m) else 0.0 for m in room])
+    total, _ = Pricing(series).at(windows, prices, inf)
+    paid = float((prices[np.isfinite(room)] * room[np.isfinite(room)]).sum())
+    assert total - paid <= optimum(problem) * ABOVE + 1e-9

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from placewright.algorithm import Algorithm
 from placewright.bounds.makespan.critical_path import critical_path
 from placewright.bounds.makespan.fractional_load import fractional_load
+from placewright.bounds.makespan.priced_spans import PricedSpans
 from placewright.bounds.makespan.spans import spans
 from placewright.bounds.max_load.configuration import Configuration
 from placewright.bounds.max_load.fractional_load import fractional_load as divided_max_load
@@ -29,7 +30,7 @@ BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
 
 PROOFS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
     {
-        "makespan": MappingProxyType({}),
+        "makespan": MappingProxyType({"priced-spans": PricedSpans()}),
         "max-load": MappingProxyType({"configuration": Configuration()}),
         "offload": MappingProxyType({"spine": SpineBound()}),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.bounds.makespan.span import Reach
+from placewright.bounds.makespan.span_times import SpanTimes, finishes
 from placewright.problem import Problem
 
 __all__ = ["longest_path", "steps_of"]
@@ -56,3 +57,19 @@ def steps_of(problem: Problem, reach: Reach, path: list[int], largest: int) -> l
                 break
     small = [(x, y) for x, y in steps if reach.between(ends[x], ends[y]).bit_count() <= largest]
     return sorted(small, key=lambda s: (s[1], s[0]))
+
+
+def chain_of(problem: Problem, path: list[int], steps: list[tuple[int, int]], times: SpanTimes) -> list[int]:
+    """Operators of a path between whose spans the bound by spans has its longest way."""
+    done, _ = finishes(problem, path, steps, times)
+    ends: list[int | None] = [*path, None, None]
+    into: dict[int, list[tuple[float, int]]] = {}
+    for x, y in steps:
+        way = ((done[x][:, None] if x >= 0 else 0.0) + times.of(ends[x], ends[y])).min()
+        into.setdefault(y, []).append((float(way), x))
+    at, chain = len(path), list[int]()
+    while at >= 0:
+        at = max(into[at])[1] if at in into else at - 1
+        if at >= 0:
+            chain.append(path[at])
+    return chain[::-1]
