@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from placewright.arrays import arrays_of
 from placewright.evaluate import Evaluation, evaluate
-from placewright.objective import MaxLoad, Offload
+from placewright.objective import Makespan, MaxLoad, Offload
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.alternatives import ONLY
@@ -105,7 +106,11 @@ def single_device_values(problem: Problem, devices: Iterable[int] | None = None)
     possible = np.flatnonzero(problem.allowed.all(axis=0)).tolist()
     chosen = list(possible[:JUDGED_DEVICES] if devices is None else devices)
     values: dict[str, float] = {}
+    held = int(problem.resident_bytes.sum())
     for i in chosen:
+        if isinstance(problem.objective, Makespan) and held > problem.cluster.devices[i].capacity_bytes:
+            values[problem.cluster.devices[i].name] = float("inf")
+            continue
         judged = evaluate(problem, np.full(len(problem.graph), i, dtype=np.int32))
         values[problem.cluster.devices[i].name] = judged.value_s if judged.feasible else float("inf")
     return values
@@ -250,13 +255,11 @@ def _reason(problem: Problem, plan: Plan, evaluation: Evaluation, i: int, *, jud
     if not _reachable(problem, used, i):
         names = listed([repr(problem.cluster.devices[j].name) for j in used])
         return f"no link joins it to {names}, where the network runs"
-    units = _units(problem)
-    capacity = problem.cluster.devices[i].capacity_bytes
-    resident = {unit: int(problem.resident_bytes[members].sum()) for unit, members in units.items()}
-    candidates = [unit for unit, members in units.items() if allowed[members[0]]]
-    fitting = [unit for unit in candidates if resident[unit] <= capacity]
-    if not fitting:
-        need = min(resident[unit] for unit in candidates)
+    a, capacity = arrays_of(problem), problem.cluster.devices[i].capacity_bytes
+    candidates = np.flatnonzero(a.allowed[:, i])
+    fitting = candidates[a.resident[candidates] <= capacity]
+    if not len(fitting):
+        need = int(a.resident[candidates].min())
         return (
             f"its {format_bytes(capacity)} of memory hold nothing: the smallest operator that must be placed needs "
             f"{format_bytes(need)}"
@@ -272,7 +275,7 @@ def _reason(problem: Problem, plan: Plan, evaluation: Evaluation, i: int, *, jud
     elif judge_move and calls:
         parts += best_call_move(problem, plan, evaluation, i)
     elif judge_move:
-        parts += _best_move(problem, plan, evaluation, i, [units[unit] for unit in fitting])
+        parts += _best_move(problem, plan, evaluation, i, fitting)
     return "; ".join(parts)
 
 
@@ -286,14 +289,6 @@ def _reachable(problem: Problem, used: Sequence[int], i: int) -> bool:
         return bool((rules[i, used] >= 0).any() or (rules[used, i] >= 0).any())
     c = problem.times.transfer_s
     return not c.size or bool(np.isfinite(c[:, i, used]).any() or np.isfinite(c[:, used, i]).any())
-
-
-def _units(problem: Problem) -> dict[int, list[int]]:
-    """Members of each unit (a colocation class, or one operator), in order."""
-    units: dict[int, list[int]] = {}
-    for v, unit in enumerate(problem.graph.unit_of):
-        units.setdefault(unit, []).append(v)
-    return units
 
 
 def _speed(
@@ -319,29 +314,31 @@ def _speed(
     )
 
 
-def _best_move(
-    problem: Problem, plan: Plan, evaluation: Evaluation, i: int, units: Sequence[Sequence[int]]
-) -> list[str]:
+def _best_move(problem: Problem, plan: Plan, evaluation: Evaluation, i: int, units: npt.NDArray[np.intp]) -> list[str]:
     """Judge the move to device i that loses least by computing and by its longest transfers in and out."""
-    p, at = problem.times.processing_s, plan.device_of
-    best: tuple[float, int, float, float] | None = None
-    for k, members in enumerate(units):
-        inside = set(members)
-        enters = [u for v in members for u in problem.graph.inputs_of[v]]
-        leaves = [u for v in members for u in problem.graph.outputs_of[v]]
-        tensors = problem.graph.tensors
-        into = [
-            problem.transfer_s(u, int(at[tensors[u].producer]), i) for u in enters if tensors[u].producer not in inside
-        ]
-        out = [problem.transfer_s(u, i, int(at[r])) for u in leaves for r in tensors[u].readers if r not in inside]
-        travel = max(into, default=0.0) + max(out, default=0.0)
-        computing = float(sum(p[v, i] - p[v, at[v]] for v in members))
-        if best is None or computing + travel < best[0]:
-            best = computing + travel, k, computing, travel
-    if best is None or best[0] == float("inf"):
+    p, at, a = problem.times.processing_s, plan.device_of, arrays_of(problem)
+    g = a.network
+    tensor = np.repeat(np.arange(len(g.producer)), np.diff(g.reader_ptr))
+    maker = g.producer[tensor]
+    crossing = a.unit_of[maker] != a.unit_of[g.reader]
+    tensor, maker, reader = tensor[crossing], maker[crossing], g.reader[crossing]
+    into, out = np.zeros(len(a.resident)), np.zeros(len(a.resident))
+    if len(g.transfer):
+        ways = g.transfer[tensor, at[maker], i], g.transfer[tensor, i, at[reader]]
+    else:
+        sources, targets = (at[maker], i), (i, at[reader])
+        ways = tuple(g.latency[way] + g.size[tensor] * g.per_byte[way] for way in (sources, targets))
+    np.maximum.at(into, a.unit_of[reader], ways[0])
+    np.maximum.at(out, a.unit_of[maker], ways[1])
+    everything = np.arange(len(at))
+    gain = np.where(problem.allowed[:, i], p[:, i], np.inf) - p[everything, at]
+    costs = np.bincount(a.unit_of, weights=gain, minlength=len(a.resident)), into + out
+    total = costs[0][units] + costs[1][units]
+    if not len(total) or total.min() == float("inf"):
         return ["no operator's tensors can reach it and come back"]
-    _, k, computing, travel = best
-    members = list(units[k])
+    k = units[int(np.argmin(total))]
+    computing, travel = float(costs[0][k]), float(costs[1][k])
+    members = a.member[a.member_ptr[k] : a.member_ptr[k + 1]].tolist()
     moved = np.array(at)
     moved[members] = i
     in_plan_order = np.lexsort((np.arange(len(at)), plan.schedule.finish_s, plan.schedule.start_s))
