@@ -208,7 +208,9 @@ def _operator(graph: OperatorGraph, row: Sequence[int]) -> Operator:
 
 
 def _summed(table: npt.NDArray[np.float64], rows: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
-    return np.array([table[list(row)].sum(axis=0) for row in rows])
+    ends = np.cumsum([0, *map(len, rows)])[:-1]
+    summed: npt.NDArray[np.float64] = np.add.reduceat(table[np.concatenate(rows)], ends, axis=0)
+    return summed
 
 
 def _cut_s(problem: Problem, rows: Sequence[Sequence[int]], home: Sequence[int]) -> npt.NDArray[np.float64]:
