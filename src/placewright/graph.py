@@ -40,6 +40,7 @@ class Operator:
         Equal signatures mean equal work (kind, attributes, shapes, dtypes): such operators are profiled once.
     parts : tuple of str
         The operators of the source that this one stands for, when several were fused; empty when it is one itself.
+        One that stands in several operators runs on each device that has one of them.
     backward : bool
         Whether it belongs to the backward pass of training.
     """
