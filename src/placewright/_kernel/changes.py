@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from placewright._kernel.schedule import Network
-from placewright._kernel.standing import Standing
+from placewright._kernel.standing import Standing, uncounted
 
 __all__ = ["begin", "put", "put_unit", "reorder", "shift", "turn"]
 
@@ -18,14 +17,14 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def begin(c: Standing) -> None:
     """Forget what earlier changes reached."""
     c.reach[0], c.reach[1], c.reach[2] = len(c.order), -1, len(c.order)
     c.reach[3] += 1
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def _leads(reader_ptr: Ints, reader: Ints, device: Ints, u: int, i: int, v: int) -> bool:
     """Whether v stands before every other reader of u on device i: its place says when u is sent there."""
     for k in range(reader_ptr[u], reader_ptr[u + 1]):
@@ -36,7 +35,7 @@ def _leads(reader_ptr: Ints, reader: Ints, device: Ints, u: int, i: int, v: int)
     return True
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def put(g: Network, c: Standing, v: int, j: int) -> None:
     """Let v run on device j."""
     made_ptr, read_ptr, read, reader_ptr, reader = g.made_ptr, g.read_ptr, g.read, g.reader_ptr, g.reader
@@ -118,7 +117,7 @@ def put(g: Network, c: Standing, v: int, j: int) -> None:
     c.reach[0], c.reach[1], c.reach[2] = first, last, low
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def put_unit(g: Network, c: Standing, member_ptr: Ints, member: Ints, resident: Floats, unit: int, j: int) -> None:
     """Let all operators of a unit run on device j."""
     i = c.device[member[member_ptr[unit]]]
@@ -130,7 +129,7 @@ def put_unit(g: Network, c: Standing, member_ptr: Ints, member: Ints, resident: 
         put(g, c, member[k], j)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def shift(c: Standing, source: int, target: int) -> None:
     """Take the operator at position ``source`` out of the order and put it at ``target``."""
     order, position = c.order, c.position
@@ -145,7 +144,7 @@ def shift(c: Standing, source: int, target: int) -> None:
     c.reach[1] = max(c.reach[1], max(source, target))
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def reorder(c: Standing, first: int, operators: Ints) -> None:
     """Put operators at the positions from ``first`` on, where the same ones stand in another order."""
     for k in range(len(operators)):
@@ -155,7 +154,7 @@ def reorder(c: Standing, first: int, operators: Ints) -> None:
     c.reach[1] = max(c.reach[1], first + len(operators) - 1)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def turn(g: Network, c: Standing, u: int) -> None:
     """Send tensor u when it is made where it was sent when asked for, or the other way round."""
     c.eager[u] = not c.eager[u]

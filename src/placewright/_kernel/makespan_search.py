@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from placewright._kernel.anneal import MEMORY_PENALTY, Limits
+from placewright._kernel.anneal import Limits
 from placewright._kernel.changes import begin, put_unit, shift, turn
 from placewright._kernel.schedule import Network
-from placewright._kernel.standing import Standing, commit, retime, revert
+from placewright._kernel.standing import Standing, commit, retime, revert, uncounted
 
 __all__ = ["KINDS", "Search", "activations_on", "kept_cost", "search_schedules", "search_state"]
 
@@ -32,7 +32,7 @@ class Search(NamedTuple):
     """What a search keeps beside the schedule: changed in place."""
 
     value: Floats
-    """(2,) current cost, best feasible makespan."""
+    """(3,) current makespan, best feasible one, current excess of memory."""
     best_device: Ints
     best_order: Ints
     best_eager: npt.NDArray[np.bool_]
@@ -49,14 +49,14 @@ class Search(NamedTuple):
     tried: Floats
     """(kinds,) moves of each kind that were timed."""
     gained: Floats
-    """(kinds,) of them those that made the current cost fall."""
+    """(kinds,) of them those that made the current makespan fall."""
 
 
 def search_state(g: Network, c: Standing, n_units: int) -> Search:
     """Make the arrays for a search from a standing schedule."""
     D, T = g.processing.shape[1], len(g.producer)
     return Search(
-        np.full(2, np.inf),
+        np.full(3, np.inf),
         c.device.copy(),
         c.order.copy(),
         c.eager.copy(),
@@ -117,7 +117,7 @@ def activations_on(g: Network, c: Standing, output: npt.NDArray[np.bool_], i: in
     return peak
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def _excess(limits: Limits, c: Standing, s: Search) -> float:
     """Bytes above capacity, relative to it, summed over devices, by the peaks last computed."""
     excess = 0.0
@@ -140,16 +140,16 @@ def _look_at_memory(g: Network, limits: Limits, c: Standing, s: Search) -> float
 
 @njit(cache=True, nogil=True)
 def kept_cost(g: Network, limits: Limits, c: Standing, s: Search) -> None:
-    """Set the current cost of the schedule that stands, and keep it where it is the best feasible one."""
+    """Take note of the schedule that stands, and keep it where it is the best feasible one."""
     makespan = c.ended.max()
     excess = _look_at_memory(g, limits, c, s) if limits.memory_may_bind else 0.0
-    s.value[0] = makespan * (1.0 + MEMORY_PENALTY * excess)
+    s.value[0], s.value[2] = makespan, excess
     if excess == 0.0 and makespan < s.value[1]:
         s.value[1] = makespan
         s.best_device[:], s.best_order[:], s.best_eager[:] = c.device, c.order, c.eager
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def _window(g: Network, v: int, position: Ints) -> tuple[int, int]:
     """First and last position that v may take in the order while the others keep theirs."""
     low, high = 0, len(position) - 1
@@ -160,7 +160,7 @@ def _window(g: Network, v: int, position: Ints) -> tuple[int, int]:
     return low, high
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def _neighbour(g: Network, v: int, rng: np.random.Generator) -> int:
     """Pick a random operator that v reads from or is read by; v itself when there is none."""
     reads = g.read_ptr[v + 1] - g.read_ptr[v]
@@ -172,7 +172,7 @@ def _neighbour(g: Network, v: int, rng: np.random.Generator) -> int:
     return int(g.producer[g.read[g.read_ptr[v] + k]] if k < reads else g.reader[first + k - reads])
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def _take(g: Network, limits: Limits, c: Standing, s: Search, unit: int, j: int, count: int) -> int:
     """Let a unit run on j where it may and was not taken yet; returns how many units the move took so far."""
     if s.touched[unit] == s.touched[-1]:
@@ -189,7 +189,7 @@ def _take(g: Network, limits: Limits, c: Standing, s: Search, unit: int, j: int,
     return count
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def _take_run(
     g: Network, limits: Limits, c: Standing, s: Search, first: int, last: int, i: int, j: int, both: bool, count: int
 ) -> int:
@@ -203,7 +203,7 @@ def _take_run(
     return count
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def _give_back(
     g: Network, limits: Limits, c: Standing, s: Search, i: int, j: int, rng: np.random.Generator, count: int
 ) -> int:
@@ -228,7 +228,7 @@ def _give_back(
     return count
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def _some_operator(c: Standing, rng: np.random.Generator) -> int:
     """Pick an operator, most of the time one on a critical way."""
     n = len(c.order)
@@ -242,7 +242,7 @@ def _some_operator(c: Standing, rng: np.random.Generator) -> int:
     return v
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def _propose(
     g: Network, limits: Limits, c: Standing, s: Search, kind: int, shifted: Ints, rng: np.random.Generator
 ) -> int:
@@ -333,6 +333,8 @@ def search_schedules(
 ) -> None:
     """Run ``iterations`` moves while the temperature falls geometrically from ``hot`` to ``cold`` (seconds).
 
+    Memory is a hard limit: no move raises what a schedule has too much, and one that lowers it is always taken.
+
     Parameters
     ----------
     weights : (kinds,)
@@ -358,24 +360,25 @@ def search_schedules(
             continue
         s.tried[kind] += 1.0
         excess = _excess(limits, c, s) if limits.memory_may_bind else 0.0
-        factor = 1.0 + MEMORY_PENALTY * excess
-        timed = bound * factor <= threshold
-        makespan = retime(g, c, threshold / factor, low_tail) if timed else np.inf
-        cost = makespan * factor
-        if cost <= threshold and limits.memory_may_bind and excess == 0.0 and cost < s.value[1]:
+        if excess < s.value[2]:
+            threshold = np.inf
+        timed = excess <= s.value[2] and bound <= threshold
+        makespan = retime(g, c, threshold, low_tail) if timed else np.inf
+        kept = timed and makespan <= threshold and (makespan < np.inf or threshold == np.inf)
+        if kept and limits.memory_may_bind and excess == 0.0 and makespan < s.value[1]:
             excess = _look_at_memory(g, limits, c, s)
-            cost = makespan * (1.0 + MEMORY_PENALTY * excess)
-        if cost <= threshold:
+            kept = excess <= s.value[2]
+        if kept:
             commit(g, c)
-            if cost < s.value[0]:
+            if makespan < s.value[0]:
                 s.gained[kind] += 1.0
-            s.value[0] = cost
+            s.value[0], s.value[2] = makespan, excess
             accepted += 1
-            if excess == 0.0 and cost < s.value[1]:
-                s.value[1] = cost
+            if excess == 0.0 and makespan < s.value[1]:
+                s.value[1] = makespan
                 s.best_device[:], s.best_order[:], s.best_eager[:] = c.device, c.order, c.eager
             elif limits.memory_may_bind and accepted % 256 == 0:
-                s.value[0] = makespan * (1.0 + MEMORY_PENALTY * _look_at_memory(g, limits, c, s))
+                s.value[2] = _look_at_memory(g, limits, c, s)
             continue
         if timed:
             revert(c)

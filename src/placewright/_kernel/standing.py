@@ -8,7 +8,8 @@ end (which is known exactly) is too late, and its timing ends where devices and 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +17,24 @@ from numba import njit
 
 from placewright._kernel.schedule import Network
 
-__all__ = ["Standing", "commit", "free_before", "rebuild", "retime", "revert", "standing"]
+__all__ = ["Standing", "commit", "free_before", "rebuild", "retime", "revert", "standing", "uncounted"]
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 SLACK = 1e-12
 """Relative, for sums taken in another order than the schedule takes them."""
+
+
+def uncounted(function: Kernel) -> Kernel:
+    """Compile a function that makes no arrays, and does not count references to those that it is given.
+
+    For tuples of many arrays the counting takes longer than what most of the functions here do.
+    """
+    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
+    compiled: Kernel = njit(**options)(function)
+    return compiled
 
 
 class Standing(NamedTuple):
@@ -175,7 +187,7 @@ def rebuild(g: Network, c: Standing, unit_of: Ints, resident: Floats) -> float:
     return value
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def free_before(g: Network, c: Standing, first: int) -> None:
     """Let ``free`` say what is free when, before the position ``first`` of the schedule that holds."""
     read_ptr, read, reader_ptr, reader, made_ptr = g.read_ptr, g.read, g.reader_ptr, g.reader, g.made_ptr
@@ -217,7 +229,7 @@ def free_before(g: Network, c: Standing, first: int) -> None:
                                     free[D + r] = max(free[D + r], arrival[u, j])
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def retime(g: Network, c: Standing, limit: float, low_tail: Floats) -> float:
     """Makespan after a change; :func:`commit` or :func:`revert` must follow.
 
@@ -359,7 +371,7 @@ def retime(g: Network, c: Standing, limit: float, low_tail: Floats) -> float:
     return makespan if makespan <= limit else np.inf
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def revert(c: Standing) -> None:
     """Forget the times of a trial; devices and order are the caller's to put back, the order only after this."""
     for q in range(c.trial[0], c.trial[1]):
@@ -371,7 +383,7 @@ def revert(c: Standing) -> None:
         c.sent[u, j], c.arrival[u, j] = c.kept_times[0, k], c.kept_times[1, k]
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@uncounted
 def commit(g: Network, c: Standing) -> None:
     """Keep the times of a trial, and bring the ways to the end up to date, as far back as they changed."""
     made_ptr, read_ptr, read, reader_ptr, reader = g.made_ptr, g.read_ptr, g.read, g.reader_ptr, g.reader

@@ -141,9 +141,9 @@ class SearchAndProof:
                         on_progress(Progress("large-neighbourhood", *reported, budget.elapsed_s))
             finally:
                 ours.cancelled.set()
-            for future in (first, second):
-                if future is not None:
-                    best = best.merge(future.result())
+            for last in (first, second):
+                if last is not None:
+                    best = best.merge(last.result())
         return best
 
 

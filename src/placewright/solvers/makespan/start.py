@@ -15,8 +15,10 @@ __all__ = ["limits_of", "starting_placement"]
 def starting_placement(problem: Problem) -> npt.NDArray[np.int32]:
     """(n,) units in topological order fill the devices, fastest first, as far as their memory goes.
 
-    Each device is left only when the next unit doesn't fit, so that few tensors cross. A unit that fits nowhere goes
-    to the allowed device with most room: the result may exceed the memory, and is only a start for a search.
+    Each device is left only when the next unit doesn't fit, so that few tensors cross. Where a unit fits nowhere in the
+    end, the heaviest units are placed first instead (first fit decreasing, Johnson 1973), which uses the memory better.
+    A unit that fits nowhere then either goes to the allowed device with most room: the result may exceed the memory, and
+    is only a start for a search.
     """
     a = arrays_of(problem)
     times = problem.times.processing_s
@@ -26,14 +28,27 @@ def starting_placement(problem: Problem) -> npt.NDArray[np.int32]:
             times[np.isfinite(times)], initial=0.0
         )
     by_speed = np.argsort(total, kind="stable")
+    topological = np.arange(len(a.resident))
+    placed, excess = _filled(a, topological, by_speed)
+    if excess > 0.0:
+        packed, less = _filled(a, np.lexsort((topological, -a.resident)), by_speed)
+        if less < excess:
+            placed = packed
+    return placed[a.unit_of]
+
+
+def _filled(
+    a: Arrays, units: npt.NDArray[np.int64], by_speed: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int32], float]:
+    """Device of each unit when they are placed in an order, and the bytes above capacity."""
     room = a.capacity.copy()
-    unit_device = np.zeros(len(a.resident), dtype=np.int32)
-    for k in range(len(a.resident)):
+    placed = np.zeros(len(a.resident), dtype=np.int32)
+    for k in units.tolist():
         fitting = [i for i in by_speed if a.allowed[k, i] and a.resident[k] <= room[i]]
         i = fitting[0] if fitting else int(np.argmax(np.where(a.allowed[k], room, -np.inf)))
-        unit_device[k] = i
+        placed[k] = i
         room[i] -= a.resident[k]
-    return unit_device[a.unit_of]
+    return placed, float(-np.minimum(room, 0.0).sum())
 
 
 def limits_of(a: Arrays) -> Limits:

@@ -100,7 +100,7 @@ class Windows:
         if kept is not None:
             commit(g, c)
             kept_cost(g, limits, c, s)
-            if s.value[0] <= kept[2][0]:
+            if s.value[2] <= kept[2][2]:
                 return
             # Live tensors no longer fit: back to what stood.
             begin(c)
