@@ -28,6 +28,9 @@ from placewright.verify import verify
 
 __all__ = ["COARSENINGS", "UnsoundPlan", "solve"]
 
+CONSTRUCTING = 0.1
+"""Share of the budget after which no further constructive heuristic is begun, when there is a plan."""
+
 COARSENINGS: Mapping[str, Callable[[Problem], Sequence[Sequence[int]]]] = MappingProxyType(
     {"none": lambda problem: (), "chains": chains, "blocks": lambda problem: block_groups(problem.graph)}
 )
@@ -131,7 +134,17 @@ def _fine(
     if why_not is not None:
         raise InvalidInput(f"solver {solver!r} can't take this problem: {why_not}")
     start = None if entry.starts_afresh else best.merge(_constructed(problem, clock, seed)).plan
-    return best.merge(_run(entry.algorithm, problem, start, clock, seed, on_progress))
+    return best.merge(_run(entry.algorithm, problem, start, clock, seed, _beside(best, on_progress)))
+
+
+def _beside(best: Result, on_progress: OnProgress) -> OnProgress:
+    """Report a solver's progress together with what is known already."""
+
+    def report(progress: Progress) -> None:
+        value, bound = min(progress.value_s, best.value_s), max(progress.lower_bound_s, best.lower_bound_s)
+        on_progress(replace(progress, value_s=value, lower_bound_s=bound))
+
+    return report
 
 
 def _coarsely(
@@ -202,9 +215,14 @@ def _auto(problem: Problem, best: Result, clock: Budget, seed: int, on_progress:
 
 
 def _constructed(problem: Problem, clock: Budget, seed: int) -> Result:
-    """Return the best of the quick heuristics, the others among its alternatives."""
-    best = Result()
+    """Return the best of the quick heuristics, the others among its alternatives.
+
+    On large problems the first of them are enough: the search has a use for the time.
+    """
+    best, begun = Result(), clock.elapsed_s
     for name in STRATEGIES[problem.objective.name].constructive:
+        if best.plan is not None and clock.elapsed_s - begun > CONSTRUCTING * clock.seconds:
+            break
         found = _run(SOLVERS[problem.objective.name][name].algorithm, problem, None, clock, seed, ignore)
         named = {} if name == "single-device" else {name: found.value_s}
         best = best.merge(replace(found, alternatives={**found.alternatives, **named}))
