@@ -123,7 +123,7 @@ def compare(
     as_json: AsJson = False,
 ) -> int:
     """Run several solvers on one problem, the same budget each, and compare value, bound, gap and time."""
-    from placewright.comparison import best_of, known_solvers, without_plan
+    from placewright.comparison import best_of, known_solvers, left_out, without_plan
     from placewright.comparison import compare as run_all
     from placewright.evaluate import judge
     from placewright.io import result_to_json
@@ -146,7 +146,7 @@ def compare(
         ]
         _print_json({"results": shown})
     else:
-        _show(comparison_table(rows))
+        _show(comparison_table(rows, left_out(problem, rows, given) if names is None else {}))
     best = best_of(rows)
     if best.plan is None:
         _complain(without_plan(best, budget))

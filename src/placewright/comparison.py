@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from placewright.algorithm import OnProgress, ignore
+from placewright.algorithm import OnProgress, Progress, ignore
 from placewright.bounds import BOUNDS, PROOFS
 from placewright.errors import InvalidInput
 from placewright.problem import Problem
@@ -16,7 +16,7 @@ from placewright.solvers import SOLVERS
 from placewright.solvers.entry import Entry
 from placewright.units import format_seconds
 
-__all__ = ["best_of", "catalogue_of_solvers", "check_expert", "compare", "known_solvers", "without_plan"]
+__all__ = ["best_of", "catalogue_of_solvers", "check_expert", "compare", "known_solvers", "left_out", "without_plan"]
 
 
 def compare(
@@ -37,6 +37,8 @@ def compare(
     given : mapping of str to Entry
         Solvers besides the registered ones, or in place of theirs; see :func:`placewright.solve`.
 
+    Interrupted, the rows so far are returned, with that of the solver that was running.
+
     Raises
     ------
     InvalidInput
@@ -48,12 +50,39 @@ def compare(
     solvers = known_solvers(solvers)
     rows: list[tuple[str, Result]] = []
     for name in solvers:
-        found = solve(problem, solver=name, budget=budget_s, seed=seed, on_progress=on_progress, given=given)
+        on_progress(Progress(name, float("inf"), _bound(rows), 0.0))
+        try:
+            found = solve(problem, solver=name, budget=budget_s, seed=seed, on_progress=on_progress, given=given)
+        except KeyboardInterrupt:
+            if not rows:
+                raise
+            found = Result(interrupted=True)  # between two searches: what the others found is kept
         rows.append((name, found))
-        if rows[-1][1].interrupted:
+        if found.interrupted:
             break
-    bound = max(r.lower_bound_s for _, r in rows)
-    return [(name, replace(r, lower_bound_s=bound)) for name, r in rows]
+    return [(name, replace(r, lower_bound_s=_bound(rows))) for name, r in rows]
+
+
+def _bound(rows: Sequence[tuple[str, Result]]) -> float:
+    return max((r.lower_bound_s for _, r in rows), default=0.0)
+
+
+def left_out(
+    problem: Problem, rows: Sequence[tuple[str, Result]], given: Mapping[str, Entry] = MappingProxyType({})
+) -> dict[str, str]:
+    """Return of each solver that :func:`compare` leaves out by itself the reason, by name.
+
+    Examples
+    --------
+    >>> from placewright import Cluster, Device, Operator, OperatorGraph
+    >>> cpu = Problem(OperatorGraph([Operator("a")]), Cluster([Device("c", "cpu")]), [[1.0]], "max-load")
+    >>> left_out(cpu, compare(cpu, ["ideal-dp"]))["scotch"]
+    'it splits among accelerators, and there are none'
+    """
+    here = {**SOLVERS[problem.objective.name], **given}
+    run = {name for name, _ in rows}
+    reasons = {name: entry.supports(problem) for name, entry in here.items() if name not in run}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def known_solvers(names: Sequence[str]) -> list[str]:

@@ -29,7 +29,7 @@ def test_a_step_of_a_search_off_a_terminal_is_a_line() -> None:
     """Value 4 s, bound 3 s: the gap is a quarter."""
     stream = io.StringIO()
     ProgressLine(stream)(Progress("heft", 4.0, 3.0, 1.25))
-    assert stream.getvalue() == "   1.2 s  heft             best 4 s  bound 3 s  gap 25.00%\n"
+    assert stream.getvalue() == "   1.2 s  heft                best 4 s  bound 3 s  gap 25.00%\n"
 
 
 def test_before_there_is_a_plan_there_is_no_gap() -> None:
@@ -61,3 +61,14 @@ def test_steps_that_come_too_fast_are_dropped(monkeypatch: pytest.MonkeyPatch) -
         line.step(f"step {k}")
     line.tell("message")
     assert stream.getvalue() == "step 0\nstep 2\nstep 4\nmessage\n"
+
+
+def test_the_first_report_of_another_solver_is_never_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of a second apart, off a terminal: one line of each solver, so that it is seen which one runs."""
+    ticks = itertools.count(0.0, 0.1)
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(ticks))
+    stream = io.StringIO()
+    line = ProgressLine(stream)
+    for name in ("heft", "heft", "annealing", "annealing", "heft"):
+        line(Progress(name, 4.0, 3.0, 0.0))
+    assert [row.split()[2] for row in stream.getvalue().splitlines()] == ["heft", "annealing", "heft"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -76,8 +77,21 @@ def test_measured_runs_stand_beside_their_alternatives(example):
 def test_a_comparison_has_a_row_a_solver(example):
     """A bound alone has no value, an infeasible problem neither."""
     text = rendered(comparison_table([("hand", example[1]), ("bound", Result(lower_bound_s=0.002)), ("x", Result())]))
-    assert rows_of(text, "hand") == [["hand", "6.02", "ms", "5", "ms", "17%", "feasible", "1.5", "s"]]
-    assert rows_of(text, "bound") == [["bound", "-", "2", "ms", "-", "unknown", "0", "s"]]
+    assert rows_of(text, "hand") == [["hand", "6.02", "ms", "1.0000", "17%", "feasible", "1.5", "s"]]
+    assert rows_of(text, "bound") == [["bound", "-", "-", "-", "unknown", "0", "s"]]
+    assert rows_of(text, "lower bound") == [["lower", "bound", "5", "ms", "0.8299"]]
+
+
+def test_a_comparison_tells_values_apart_that_look_the_same_and_what_was_left_out(example):
+    """6.024 ms beside a value 0.2 % higher, which three digits don't show; long names of solvers keep to 80 columns."""
+    better = example[1]
+    plan = better.require_plan()
+    worse = replace(better, plan=replace(plan, value_s=plan.value_s * 1.0002))
+    rows = [("large-neighbourhood", better), ("heft", worse)]
+    text = rendered(comparison_table(rows, {"placeto": "it needs torch"}))
+    assert rows_of(text, "heft")[0][:4] == ["heft", "6.02", "ms", "1.0002"]
+    assert "- placeto was not run: it needs torch" in text
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_nothing_is_wider_than_the_terminal_and_nothing_is_coloured_in_a_pipe(example):

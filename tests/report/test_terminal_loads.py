@@ -246,12 +246,14 @@ def test_a_comparison_marks_placements_that_break_a_rule():
     ]
     assert rendered(comparison_table(rows)) == expected("""
         comparison
-         solver              value   lower bound   gap   status            time
-        ────────────────────────────────────────────────────────────────────────
-         ideal-dp           4.5 ms        4.5 ms    0%   optimal          1.5 s
-         scotch           4.2 ms !        4.5 ms     -   breaks a rule   300 ms
-         local-search   4.5 ms (!)        4.5 ms    0%   optimal            2 s
-         pipedream               -        4.5 ms     -   unknown            0 s
+         solver              value   relative   gap   status            time
+        ─────────────────────────────────────────────────────────────────────
+         ideal-dp           4.5 ms     1.0000    0%   optimal          1.5 s
+         scotch           4.2 ms !          -     -   breaks a rule   300 ms
+         local-search   4.5 ms (!)     1.0000    0%   optimal            2 s
+         pipedream               -          -     -   unknown            0 s
+        ─────────────────────────────────────────────────────────────────────
+         lower bound        4.5 ms     1.0000
 
          ! scotch, local-search (its own placement: 4.1 ms): device 'gpu0' needs 9 MiB
            and has 8 MiB

@@ -27,6 +27,7 @@ class ProgressLine:
 
     stream: TextIO
     _last: float = field(default=-math.inf)
+    _solver: str = ""
     _open: bool = False
 
     def tell(self, line: str) -> None:
@@ -36,18 +37,18 @@ class ProgressLine:
         self.stream.flush()
 
     def __call__(self, progress: Progress) -> None:
-        """Show where a search stands: solver, objective, bound, gap."""
+        """Show where a search stands: solver, objective, bound, gap. The first report of another solver always is."""
         value, bound = progress.value_s, progress.lower_bound_s
         gap = "" if not math.isfinite(value) or value <= 0 else f"  gap {max(0.0, (value - bound) / value):.2%}"
         shown = format_seconds(value) if math.isfinite(value) else "none yet"
-        self._write(
-            f"{progress.elapsed_s:6.1f} s  {progress.solver:<16} best {shown}  bound {format_seconds(bound)}{gap}"
-        )
+        another, self._solver = progress.solver != self._solver, progress.solver
+        line = f"{progress.elapsed_s:6.1f} s  {progress.solver:<19} best {shown}  bound {format_seconds(bound)}{gap}"
+        self._write(line, at_once=another)
 
-    def _write(self, line: str) -> None:
+    def _write(self, line: str, *, at_once: bool = False) -> None:
         terminal = self.stream.isatty()
         now = time.monotonic()
-        if now - self._last < PAUSE_S[terminal]:
+        if now - self._last < PAUSE_S[terminal] and not at_once:
             return
         self._last = now
         self.stream.write(f"\r\x1b[2K{line}" if terminal else f"{line}\n")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -56,6 +57,8 @@ SHOWN_OPERATORS = 10
 
 SHOWN_COLUMNS = 4
 """A profile's table has columns for so many devices."""
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def plan_report(
@@ -117,17 +120,20 @@ def demo_table(result: Result, measurements: Sequence[Measurement] = (), *, grou
     return Group(*lines)
 
 
-def comparison_table(rows: Sequence[tuple[str, Result]]) -> RenderableType:
-    """One row a solver: value, lower bound, gap, status and time; the best value is bold.
+def comparison_table(rows: Sequence[tuple[str, Result]], left_out: Mapping[str, str] = _NONE) -> RenderableType:
+    """One row a solver: value, value / best value, gap, status and time, and the best bound; the best value is bold.
 
     A placement that breaks a rule, as published algorithms that know no memory limits may end with, is no plan: its
-    value has a mark, and a line below the table tells what it breaks.
+    value has a mark, and a line below the table tells what it breaks. So does one for each solver that was left out,
+    with the reason.
     """
     table = table_of("comparison")
     table.add_column("solver", overflow="fold")
-    for heading in ("value", "lower bound", "gap", "status", "time"):
+    for heading in ("value", "relative", "gap", "status", "time"):
         table.add_column(heading, justify="left" if heading == "status" else "right", no_wrap=True)
     best = min((r.value_s for _, r in rows), default=math.inf)
+    bound = max((r.lower_bound_s for _, r in rows), default=0.0)
+    measurable = 0 < best < math.inf
     broken: dict[str, list[str]] = {}
     for name, r in rows:
         rejected = r.rejected_s < math.inf
@@ -139,17 +145,24 @@ def comparison_table(rows: Sequence[tuple[str, Result]]) -> RenderableType:
         table.add_row(
             text_of(name),
             Text(value),
-            Text(seconds_of(r.lower_bound_s) if r.lower_bound_s > 0 else ABSENT),
+            Text(f"{r.value_s / best:.4f}" if r.plan is not None and measurable else ABSENT),
             Text(percent(r.gap) if r.plan is not None and r.lower_bound_s > 0 else ABSENT),
             Text(_state(r)),
             Text(seconds_of(r.runtime_s)),
             style="bold" if r.plan is not None and r.value_s == best else "",
         )
-    if not broken:
-        return table
+    if bound > 0:
+        table.add_section()
+        relative = f"{bound / best:.4f}" if measurable else ABSENT
+        table.add_row(text_of("lower bound"), Text(seconds_of(bound)), Text(relative))
+    parts: list[RenderableType] = [table]
     values = {name: r for name, r in rows if r.plan is not None and r.rejected_s < math.inf}
     notes = [_note(names, reason, values) for reason, names in broken.items()]
-    return Group(table, "", sentences_of(notes, mark="!"))
+    if notes:
+        parts.append(sentences_of(notes, mark="!"))
+    if left_out:
+        parts.append(sentences_of(f"{name} was not run: {reason}" for name, reason in left_out.items()))
+    return spaced(parts)
 
 
 def _state(result: Result) -> str:
