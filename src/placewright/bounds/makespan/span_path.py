@@ -8,7 +8,7 @@ from placewright.bounds.makespan.span import Reach
 from placewright.bounds.makespan.span_times import SpanTimes, finishes
 from placewright.problem import Problem
 
-__all__ = ["longest_path", "steps_of"]
+__all__ = ["chain_of", "longest_path", "steps_of"]
 
 FURTHEST = 64
 """Operators of a path within which the next that all others pass is looked for."""
