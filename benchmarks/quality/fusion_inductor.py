@@ -106,7 +106,9 @@ def _computed(kernels: Sequence[Any]) -> Iterator[list[torch.fx.Node]]:
             if part in calls:
                 made.update(dict.fromkeys(calls[part]))
             elif part.node is not None:
-                made.update((o, None) for o in part.node.get_origins() if o not in called)
+                origins = part.node.get_origins()
+                copied_for = {_operator(o) for o in origins if o in called}
+                made.update((o, None) for o in origins if _operator(o) not in copied_for)
         yield [o for o in made if getattr(o.target, "_opname", "") not in VIEWS]
 
 

@@ -13,7 +13,7 @@ import onnxruntime
 
 from placewright.capture.onnx_nodes import node_names, node_order, reads, writes
 
-__all__ = ["LEVELS", "RuntimeGroups", "optimised", "runtime_groups"]
+__all__ = ["LEVELS", "RuntimeGroups", "optimised", "runtime_groups", "with_weights_apart"]
 
 LEVELS = {
     "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
@@ -93,6 +93,20 @@ def runtime_groups(path: Path, level: str = "all") -> RuntimeGroups:
                 if t in plain.maker and t not in kept:
                     pending.append(t)
     return RuntimeGroups({name: frozenset(rows) for name, rows in found.items()}, len(made.graph.node))
+
+
+def with_weights_apart(path: Path, copy: Path) -> None:
+    """Copy a network of the onnx wheel, so that its made-up weights are not all the same number.
+
+    They all are, which lets the runtime take branches of equal shape for one.
+    """
+    model = onnx.load(path)
+    filled = [n for n in model.graph.node if n.op_type == "ConstantOfShape"]
+    for k, node in enumerate(filled):
+        value = onnx.helper.make_tensor("value", onnx.TensorProto.FLOAT, [1], [0.01 * (1 + k / 1024)])
+        del node.attribute[:]
+        node.attribute.append(onnx.helper.make_attribute("value", value))
+    onnx.save(model, copy)
 
 
 class _Model:

@@ -58,6 +58,11 @@ def _dense(graph: OperatorGraph, v: int) -> bool:
     return graph.operators[v].flops >= each
 
 
+def _image(graph: OperatorGraph, v: int) -> bool:
+    made = graph.outputs_of[v]
+    return len(made) == 1 and len(graph.tensors[made[0]].shape) == 4
+
+
 def _scalar(graph: OperatorGraph, v: int) -> bool:
     return 0 < graph.operators[v].weight_bytes <= SCALAR_BYTES
 
@@ -75,9 +80,10 @@ def _last_two(graph: OperatorGraph, v: int) -> bool:
 
 
 CONDITIONS: Mapping[str, Callable[[OperatorGraph, int], bool]] = MappingProxyType(
-    {"dense": _dense, "last-two": _last_two, "scalar": _scalar, "weights": _weights}
+    {"dense": _dense, "image": _image, "last-two": _last_two, "scalar": _scalar, "weights": _weights}
 )
-"""What may be asked of an operator: that each element of its result depends on all channels; that it exchanges the last
+"""What may be asked of an operator: that each element of its result depends on all channels; that its
+result has four dimensions; that it exchanges the last
 two dimensions; that its other input is one number; that it has weights."""
 
 _TOKEN = re.compile(r"\s*(?:([$\w.|-]+)|(.))")

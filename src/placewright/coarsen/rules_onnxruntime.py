@@ -39,13 +39,17 @@ MatMul(Mul|Div[scalar]?(Transpose?[last-two]($a)), Mul|Div[scalar]?(Transpose?[l
 _MATMUL_ADD = """
 # MatMulAddFusion
 Add[weights](MatMul($a))
+Add[weights](MatMul[weights](*))
 """
 
 CPU = (
     _LAYOUT,
     """
-# ConvBNFusion, ConvMulFusion, ConvAddFusion, ConvActivationFusion; sums of two branches in the blocked layout
+# ConvBNFusion, ConvMulFusion, ConvAddFusion, ConvActivationFusion; sums of two branches in the blocked layout,
+# into which channels that come last are brought on the way
 Relu?(Add|Sum(Add?(Mul?(BatchNormalization?(Conv[dense](*)))), $y))
+Relu|Clip|Sigmoid|Tanh|LeakyRelu|HardSigmoid?(Add?(Mul?(BatchNormalization?(Conv(Reshape[image](Transpose[last-two]($x)))))))
+Relu|Clip|Sigmoid|Tanh|LeakyRelu|HardSigmoid?(Add?(Mul?(BatchNormalization?(Conv(Transpose[image]($x))))))
 Relu|Clip|Sigmoid|Tanh|LeakyRelu|HardSigmoid?(Add?(Mul?(BatchNormalization?(Conv(*)))))
 # GemmActivationFusion
 Relu|Clip|Sigmoid|Tanh|LeakyRelu|Elu|Selu|Softplus|Softsign|ThresholdedRelu|HardSigmoid(Gemm(*))
