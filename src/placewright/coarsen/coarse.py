@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.errors import InvalidInput
-from placewright.evaluate import plan_for
 from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.objective import Makespan
 from placewright.plan import Plan, Provenance, Schedule, Transfer
@@ -80,6 +79,9 @@ class Coarse:
         >>> plan.value_s, coarse.expand(plan).value_s  # (1 + 2) + 2 + 4; x leaves when a is done: 1 + 2 + 4
         (9.0, 7.0)
         """
+        # Loaded here, with all kernels: capture, which needs only the fusions of this package, does without.
+        from placewright.evaluate import plan_for
+
         n, size = len(self.problem.graph), len(self.fine.graph)
         device = np.zeros(size, dtype=np.int32)
         place = np.zeros(size)
