@@ -252,7 +252,7 @@ def test_a_comparison_marks_placements_that_break_a_rule():
          scotch           4.2 ms !          -     -   breaks a rule   300 ms
          local-search   4.5 ms (!)     1.0000    0%   optimal            2 s
          pipedream               -          -     -   unknown            0 s
-        ─────────────────────────────────────────────────────────────────────
+
          lower bound        4.5 ms     1.0000
 
          ! scotch, local-search (its own placement: 4.1 ms): device 'gpu0' needs 9 MiB
