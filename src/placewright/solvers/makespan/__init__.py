@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from placewright.bounds.makespan.critical_path import critical_path
+from placewright.bounds.makespan.spans import spans
 from placewright.problem import Problem
 from placewright.solvers.entry import Entry
 from placewright.solvers.makespan.annealing import Annealing
@@ -78,7 +79,7 @@ MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
             CpSat(), True, "constraint programming with optional intervals (CP-SAT)", _small_enough
         ),
         "modular-split": Entry(
-            ModularSplit(inner=CpSat(), quick=critical_path, search=Annealing()),
+            ModularSplit(inner=CpSat(), quick=critical_path, search=Annealing(), closer=spans),
             True,
             "modules between operators on every path, each solved by CP-SAT, joined by a shortest path",
             _splits,

@@ -42,6 +42,9 @@ SEARCH_SHARE = 0.25
 FIRST_TRY_S = 2.0
 """Seconds that a module is worked on at first; each further try has four times as long."""
 
+CLOSER_S = 2.0
+"""Seconds that a module is bounded closely for."""
+
 CLOSE = 1e-7
 """Relative gap at which a module counts as solved."""
 
@@ -82,6 +85,8 @@ class _Table:
     low: dict[int, float] = field(default_factory=dict)
     found: dict[int, Plan] = field(default_factory=dict)
     tries: dict[int, int] = field(default_factory=dict)
+    closer: set[int] = field(default_factory=set)
+    """Those that were bounded closely."""
 
     def lower(self, step: Step) -> float:
         """Lower bound of a step."""
@@ -91,6 +96,10 @@ class _Table:
         """Value of the best plan of a step so far."""
         plan = self.found.get(self.keys[step])
         return float("inf") if plan is None else plan.value_s
+
+    def raise_to(self, step: Step, bound_s: float) -> None:
+        """Take note of a lower bound."""
+        self.low[self.keys[step]] = max(self.lower(step), bound_s)
 
     def keep(self, step: Step, plan: Plan | None) -> None:
         """Keep a plan that is better than the one before."""
@@ -132,11 +141,14 @@ class ModularSplit:
         Bounds a module before it is solved.
     search : Algorithm or None
         Finds a plan of a module quickly; ``None``: there is only the incumbent.
+    closer : Algorithm or None
+        Bounds a module on the shortest path before it is solved; ``None``: it is solved at once.
     """
 
     inner: Algorithm
     quick: Algorithm
     search: Algorithm | None = None
+    closer: Algorithm | None = None
 
     def __call__(
         self,
@@ -195,6 +207,11 @@ class ModularSplit:
             size = {s: len(table.problems[s].graph) for s in open_}
             step = max(open_, key=lambda s: (table.upper(s) - table.lower(s), size[s], -s[0]))
             spare = value() - (length - table.lower(step)) if np.isfinite(value()) else float("inf")
+            if self.closer is not None and table.keys[step] not in table.closer:
+                table.closer.add(table.keys[step])
+                part = budget.share(1.0, at_most_s=CLOSER_S)
+                table.raise_to(step, self.closer(table.problems[step], budget=part, rng=rng).lower_bound_s)
+                continue
             self._solve(table, step, spare, budget, rng)
             join()
         improved = best is not incumbent or incumbent is None
@@ -229,12 +246,12 @@ class ModularSplit:
         if len(one.graph) <= 2:
             # Entry and exit alone: their devices are fixed.
             table.keep(step, plan_for(one, one.allowed.argmax(axis=1)))
-            table.low[at] = max(table.low[at], rounded_down(table.upper(step)))
+            table.raise_to(step, rounded_down(table.upper(step)))
             return
         part = within(one, spare_s) if np.isfinite(spare_s) else one
         enough = rounded_down(spare_s)
         if part is None:
-            table.low[at] = max(table.low[at], enough)
+            table.raise_to(step, enough)
             return
         start = table.found.get(at)
         if start is not None and start.value_s > spare_s and part is not one:
@@ -251,7 +268,7 @@ class ModularSplit:
         low = float("inf") if solved.infeasible else solved.lower_bound_s
         if part is not one:
             low = min(low, enough)
-        table.low[at] = max(table.low[at], low)
+        table.raise_to(step, low)
         table.keep(step, solved.plan)
 
 
