@@ -73,7 +73,7 @@ def _check(problem: Problem) -> None:
     assert verify(problem, result.require_plan()) == ()
 
 
-@MANY
+@settings(MANY, max_examples=200)
 @given(chains())
 def test_on_chains_of_modules_the_optimum_is_found_and_proved(problem: Problem) -> None:
     """Value and bound equal brute force, with cuts that cost and under every contention."""
