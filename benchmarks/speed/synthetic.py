@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 import placewright as pw
 
-__all__ = ["FAMILIES", "problem_of"]
+__all__ = ["FAMILIES", "problem_of", "repeated"]
 
 Rng = np.random.Generator
 Wiring = list[tuple[int, list[int]]]
@@ -108,17 +110,60 @@ def problem_of(family: str, n: int, seed: int = 0) -> pw.Problem:
     rng = np.random.default_rng([seed, n])
     cluster = cluster_of()
     kind = rng.integers(0, len(KINDS), n)
-    room = 0.4 * float(cluster.capacity_bytes.sum())
-    share = rng.exponential(1.0, n) * (kind < 2)
-    weight = np.minimum(share / max(share.sum(), 1e-9) * room, 4e9).astype(np.int64)
-    operators = [pw.Operator(f"op{v}.{KINDS[kind[v]]}", KINDS[kind[v]], weight_bytes=int(weight[v])) for v in range(n)]
+    weight = _weights(rng.exponential(1.0, n) * (kind < 2), cluster)
+    operators = [pw.Operator(f"op{v}.{KINDS[kind[v]]}", KINDS[kind[v]], weight_bytes=weight[v]) for v in range(n)]
     wiring = FAMILIES[family](n, rng)
     sizes = np.exp(rng.uniform(np.log(10**4), np.log(10 * MB), len(wiring))).astype(np.int64)
     tensors = [pw.Tensor(f"t{u}", u, tuple(row), int(sizes[k])) for k, (u, row) in enumerate(wiring)]
     graph = pw.OperatorGraph(operators, tensors, name=f"{family}-{n}")
     work_s = rng.exponential(1.0, n) * np.array([4e-3, 3e-3, 2e-3, 2e-4, 1e-4, 1e-4])[kind] + 5e-6
-    # Unlike devices: each model is better at some kinds of operators than its speed says.
+    return pw.Problem(graph, cluster, _times(work_s, kind, cluster, rng))
+
+
+def repeated(network: pw.Problem, n: int, seed: int = 0) -> pw.Problem:
+    """Put copies of a captured network on the 64 devices, ``n`` operators in all: eight chains of copies side by side.
+
+    A copy's inputs wait for the outputs of the one before it in its chain. Times are those of the network's first
+    device, scaled to each device's speed; weights are scaled to 40 % of the memory.
+    """
+    rng = np.random.default_rng([seed, n])
+    cluster, given = cluster_of(), network.graph
+    one = len(given)
+    copies = max(1, n // one)
+    sources = [v for v in range(one) if not given.inputs_of[v]]
+    sinks = [v for v in range(one) if not given.successors[v]]
+    operators, tensors = [], []
+    weight = _weights(np.tile([float(v.weight_bytes) for v in given.operators], copies), cluster)
+    chains = min(8, copies)
+    for c in range(copies):
+        base = c * one
+        operators += [
+            replace(v, name=f"{c}.{v.name}", weight_bytes=weight[base + k]) for k, v in enumerate(given.operators)
+        ]
+        for t in given.tensors:
+            readers = tuple(base + v for v in t.readers)
+            tensors.append(replace(t, name=f"{c}.{t.name}", producer=base + t.producer, readers=readers, output=False))
+        if c + chains < copies:
+            after = tuple(base + chains * one + v for v in sources)
+            tensors += [pw.Tensor(f"{c}.end{v}", base + v, after, 10**4) for v in sinks]
+    graph = pw.OperatorGraph(operators, tensors, name=f"{given.name}-{copies}-times")
+    seconds = np.where(np.isfinite(network.times.processing_s), network.times.processing_s, np.inf).min(axis=1)
+    kinds = sorted({v.kind for v in given.operators})
+    kind = np.tile([kinds.index(v.kind) % len(KINDS) for v in given.operators], copies)
+    return pw.Problem(graph, cluster, _times(np.tile(seconds, copies), kind, cluster, rng))
+
+
+def _weights(share: npt.NDArray[np.float64], cluster: pw.Cluster) -> list[int]:
+    room = 0.4 * float(cluster.capacity_bytes.sum())
+    return [int(w) for w in np.minimum(share / max(float(share.sum()), 1e-9) * room, 4e9)]
+
+
+def _times(
+    work_s: npt.NDArray[np.float64], kind: npt.NDArray[np.int64], cluster: pw.Cluster, rng: Rng
+) -> npt.NDArray[np.float64]:
+    """(n, 64) seconds: each model of devices is better at some kinds of operators than its speed says."""
     liking = rng.uniform(0.6, 1.6, (len(KINDS), len(SPEED)))
     model = [list(SPEED).index(d.model) for d in cluster.devices]
     speed = np.array([SPEED[d.model] for d in cluster.devices])
-    return pw.Problem(graph, cluster, work_s[:, None] / speed * liking[kind][:, model])
+    times: npt.NDArray[np.float64] = work_s[:, None] / speed * liking[kind][:, model]
+    return times

@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 MOST_OPERATORS = 20_000
 """Operators up to which the bound is tried: a set of them is kept for each, a bit an operator."""
 
+MOST_PAIRS = 10_000_000
+"""Operators times pairs of devices up to which the bound is tried: a span is searched for each pair of its ends."""
+
 LARGEST_SPAN = 64
 """Most operators inside a span; of larger ones the search sees too little to be worth its time."""
 
@@ -78,6 +81,9 @@ def spans(
     """
     if len(problem.graph) > MOST_OPERATORS or not problem.allowed.any(axis=1).all():
         log.info("no bound by spans: more than %d operators, or one that may run nowhere", MOST_OPERATORS)
+        return Result(solver="spans")
+    if problem.times.processing_s.size * len(problem.cluster) > MOST_PAIRS:
+        log.info("no bound by spans: operators times pairs of devices are more than %d", MOST_PAIRS)
         return Result(solver="spans")
     reach = Reach.of(problem)
     path = longest_path(problem)
