@@ -1,12 +1,14 @@
 """Measuring ONNX models on ONNX Runtime, in the worker process.
 
-An operator that is cut out of its network differs from itself inside it in three ways, and each is undone:
+An operator that is cut out of its network differs from itself inside it in four ways, and each is undone:
 
 - The session call costs something: that of a model with one tiny operator is measured the same way and subtracted, less
   the dispatch of that operator.
 - ONNX Runtime keeps activations in a blocked layout from one convolution to the next; alone, a convolution pays for the
   conversion at both ends. Conversions at the ends are taken off the optimised model, which then reads and makes blocked
   tensors as it does within the network. They are timed apart: that is what the operator loses beside a cut.
+- Nothing is fused with what makes an output, and sums of two branches are fused in the blocked layout alone. So a fused
+  operator is optimised with readers behind it and that layout before it, which are taken off afterwards.
 - Inside the network its weights have left the core's own caches since the last run, its inputs were just written, and
   its outputs go where others have just been freed. So before every timed call the caches are driven out, and then the
   inputs and the outputs are read.
@@ -24,7 +26,7 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 
-from placewright.costs.onnx_layout import Ends, ends_apart, surrounded
+from placewright.costs.onnx_layout import Ends, ends_apart, optimised_inside, surrounded
 from placewright.costs.tasks import Answer, Input, OnnxPieces, OnnxUnit, OnnxValues, Task
 from placewright.costs.timing import EVICTED_BYTES, measure
 
@@ -73,8 +75,14 @@ class OnnxBench:
         raise TypeError(f"{type(task).__name__} is no task for ONNX Runtime")
 
     def _unit(self, task: OnnxUnit) -> Answer:
-        ends = ends_apart(task.model, task.inputs, self.session, self.array)
-        bound = self._bound(task.model, task.inputs) if ends is None else self._stripped(ends)
+        inside = optimised_inside(task.model, task.inputs, self.session, blocked=task.blocked)
+        ends = ends_apart(task.model, task.inputs, self.session, self.array, optimised=inside)
+        if ends is not None:
+            bound = self._stripped(ends)
+        elif inside is not None:
+            bound = self._bound(inside.SerializeToString(), task.inputs, optimise=False)
+        else:
+            bound = self._bound(task.model, task.inputs)
         sample = measure(bound.run, threads=self.threads, before=self._before(bound))
         seconds = max(0.0, sample.seconds - self._cold_call_s) + self.dispatch_s
         return Answer(seconds, self.call_s, sample.runs, conversions_s=self._conversions(task, ends, bound))

@@ -13,7 +13,13 @@ import onnx
 
 from placewright.costs.tasks import Input
 
-__all__ = ["Ends", "ends_apart", "surrounded"]
+__all__ = ["Ends", "ends_apart", "optimised_inside", "surrounded"]
+
+MOST_BYTES = 2**29
+"""Of a model's weights, to have it optimised as a part of a network: it is written and read again."""
+
+SIGNED = frozenset((onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.INT32, onnx.TensorProto.INT64))
+"""Element types of the operator that outputs are read by."""
 
 
 class Opener(Protocol):
@@ -50,14 +56,22 @@ class Ends:
     inner: bool
 
 
-def ends_apart(model: bytes, inputs: Sequence[Input], open_session: Opener, make: Maker) -> Ends | None:
-    """Optimise a model and take its conversions off; ``None`` where there are none."""
+def ends_apart(
+    model: bytes,
+    inputs: Sequence[Input],
+    open_session: Opener,
+    make: Maker,
+    *,
+    optimised: onnx.ModelProto | None = None,
+) -> Ends | None:
+    """Optimise a model, unless that is done, and take its conversions off; ``None`` where there are none."""
     if not any(len(i.shape) == 4 for i in inputs):
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "optimised.onnx"
-        open_session(model, optimise=True, optimised_path=str(path))
-        optimised = onnx.load(path)
+    if optimised is None:
+        optimised = _optimised(model, open_session)
+    else:
+        optimised, given = onnx.ModelProto(), optimised
+        optimised.CopyFrom(given)
     graph = optimised.graph
     ends = {i.name for i in graph.input}, {o.name for o in graph.output}
     first = [n for n in graph.node if n.op_type == "ReorderInput" and n.input[0] in ends[0]]
@@ -87,6 +101,79 @@ def ends_apart(model: bytes, inputs: Sequence[Input], open_session: Opener, make
     blocked = [Input(name, "float32", shape) for name, shape in shapes.items()]
     inner = any(n.op_type in ("ReorderInput", "ReorderOutput") for n in graph.node)
     return Ends(optimised.SerializeToString(), (*inputs, *blocked), conversions, inner)
+
+
+def optimised_inside(
+    model: bytes, inputs: Sequence[Input], open_session: Opener, *, blocked: bool = False
+) -> onnx.ModelProto | None:
+    """Optimise a model as a part of a network: ``None`` where that can't be told from optimising it by itself.
+
+    The runtime fuses nothing behind what makes an output of the network, and a sum of two branches with a convolution
+    only where both are in its own layout. So every output is read by an operator that nothing is fused with, and images
+    of several come from poolings of one element where ``blocked``; afterwards all these are taken off.
+    """
+    made = onnx.ModelProto()
+    made.ParseFromString(model)
+    names = [o.name for o in made.graph.output if o.type.tensor_type.elem_type in SIGNED]
+    if len(made.graph.node) < 2 or not names or made.ByteSize() + _filled_bytes(made) > MOST_BYTES:
+        return None
+    images = [i.name for i in inputs if len(i.shape) == 4 and i.dtype == "float32"]
+    if blocked and len(images) > 1:
+        wrapped, _ = surrounded(model, inputs, [])
+        made.ParseFromString(wrapped)
+    else:
+        images = []
+    for o in made.graph.output:
+        if o.name in names:
+            made.graph.node.append(onnx.helper.make_node("Sign", [o.name], [f"{o.name}/taken"]))
+            o.name += "/taken"
+    optimised = _optimised(made.SerializeToString(), open_session)
+    return optimised if _unwrapped(optimised.graph, names, images) else None
+
+
+def _optimised(model: bytes, open_session: Opener) -> onnx.ModelProto:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "optimised.onnx"
+        open_session(model, optimise=True, optimised_path=str(path))
+        return onnx.load(path)
+
+
+def _filled_bytes(model: onnx.ModelProto) -> int:
+    """Bytes of the weights that the model fills with one number, and that the optimised one has in full."""
+    shapes = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer if t.data_type == 7}
+    filled = [n.input[0] for n in model.graph.node if n.op_type == "ConstantOfShape"]
+    return sum(8 * int(shapes[name].prod()) for name in filled if name in shapes)
+
+
+def _unwrapped(graph: onnx.GraphProto, outputs: Sequence[str], images: Sequence[str]) -> bool:
+    """Take off what was put around a model, and say whether it was all found where it was put."""
+    maker = {t: n for n in graph.node for t in n.output}
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for n in graph.node:
+        for t in n.input:
+            readers.setdefault(t, []).append(n)
+    for name in outputs:
+        last = maker.get(f"{name}/taken")
+        if last is None or last.op_type != "Sign" or last.input[0] not in maker:
+            return False
+        output = next(o for o in graph.output if o.name == f"{name}/taken")
+        output.name = last.input[0]
+        graph.node.remove(last)
+    for name in images:
+        first = readers.get(f"{name}/given", [])
+        if len(first) == 1 and first[0].op_type == "ReorderInput":
+            pooling = readers.get(first[0].output[0], [])
+            if len(pooling) != 1 or pooling[0].op_type != "MaxPool":
+                return False
+            first[0].input[0], first[0].output[0] = name, pooling[0].output[0]
+            graph.node.remove(pooling[0])
+        elif len(first) == 1 and first[0].op_type == "MaxPool" and first[0].output[0] == name:
+            graph.node.remove(first[0])
+        else:
+            return False
+        next(i for i in graph.input if i.name == f"{name}/given").name = name
+    del graph.value_info[:]
+    return True
 
 
 def surrounded(model: bytes, inputs: Sequence[Input], outputs: Sequence[str]) -> tuple[bytes, tuple[Input, ...]]:
