@@ -30,6 +30,9 @@ MOST_MOVES = 2_000_000
 WEIGHTS = (0.25, 0.2, 0.15, 0.2, 0.08, 0.05, 0.05, 0.02)
 """How often each of ``KINDS`` is tried while they gain alike; runs cost more time than units."""
 
+HOTTEST = 1.0
+"""Highest temperature, relative to the mean time of an operator: beyond, a large network's placement becomes random."""
+
 SLICE_S = 0.05
 """Seconds of search between two looks at the clock."""
 
@@ -40,8 +43,8 @@ class LargeNeighbourhood:
 
     The annealing (``_kernel.makespan_search``) takes units, connected blocks and runs of the
     order to other devices, exchanges them under full memory, shifts operators in the order, and prefers operators on a
-    critical way; kinds of moves that gain are taken more often. It falls from ``hot`` to ``cold`` times the starting
-    value in ``cycles`` cycles, each from the best schedule so far. After each cycle windows of time, of two devices,
+    critical way; kinds of moves that gain are taken more often. The temperature falls from ``hot`` to ``cold`` times the
+    starting value (from the mean time of an operator, where that is lower, in the same ratio) in ``cycles`` cycles, each from the best schedule so far. After each cycle windows of time, of two devices,
     and of connected operators are freed (:mod:`placewright.solvers.makespan.window_model`); a kind that improves is
     chosen more often, and windows get the more time the more they gain. A window's solution stands where it is no
     worse.
@@ -109,7 +112,7 @@ class _Run:
         self.c: Standing = _start(problem, self.a, incumbent)
         self.s: Search = search_state(self.g, self.c, len(self.a.resident))
         kept_cost(self.g, self.limits, self.c, self.s)
-        self.scale = float(self.s.value[0])
+        self.hot_s = min(parameters.hot * float(self.s.value[0]), HOTTEST * float(self.c.span.mean()))
         self.weights = np.array(WEIGHTS)
         self.rate, self.moves, self.reported = 20_000.0, 0, np.inf
         self.windows = Windows(self.g, self.limits, rng.spawn(1)[0]) if parameters.windows else None
@@ -171,8 +174,8 @@ class _Run:
                 step = count / max(1, moves)
             else:
                 step = SLICE_S / max(SLICE_S, self.budget.left_s)
-            hot = self.scale * p.hot * (p.cold / p.hot) ** here
-            cold = self.scale * p.hot * (p.cold / p.hot) ** min(1.0, here + step)
+            hot = self.hot_s * (p.cold / p.hot) ** here
+            cold = self.hot_s * (p.cold / p.hot) ** min(1.0, here + step)
             tried[:], gained[:] = self.s.tried, self.s.gained
             clock = time.perf_counter()
             arguments = self.low_tail, max(0.0, self.p.target_s()), hot, cold, count, self.rng

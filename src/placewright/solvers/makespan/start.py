@@ -17,8 +17,8 @@ def starting_placement(problem: Problem) -> npt.NDArray[np.int32]:
 
     Each device is left only when the next unit doesn't fit, so that few tensors cross. Where a unit fits nowhere in the
     end, the heaviest units are placed first instead (first fit decreasing, Johnson 1973), which uses the memory better.
-    A unit that fits nowhere then either goes to the allowed device with most room: the result may exceed the memory, and
-    is only a start for a search.
+    A unit that fits nowhere then either goes to the allowed device with most room: the result may exceed the memory,
+    and is only a start for a search.
     """
     a = arrays_of(problem)
     times = problem.times.processing_s
