@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from placewright import Cluster, Device, Link, Makespan, Operator, OperatorGraph, Problem, Tensor, Times
+from placewright._kernel.energy import least_energy
+from placewright._kernel.span_search import scratch_for
 from placewright.algorithm import Budget
 from placewright.arrays import arrays_of
 from placewright.bounds.makespan.priced_spans import PricedSpans, priced
@@ -166,6 +168,14 @@ def series_bound(problem: Problem, chain: list[int], rounds: int) -> float:
     return max(priced(series_of(problem, reach, chain), Budget(iterations=rounds)), default=0.0)
 
 
+@examples(150)
+@given(some_problems())
+def test_energy_is_below_the_optimum(problem: Problem) -> None:
+    """The load between heads and tails, of the whole network."""
+    g = arrays_of(problem).network
+    assert least_energy(g, scratch_for(g)) <= optimum(problem) * ABOVE
+
+
 @examples(100)
 @given(some_problems(), st.data())
 def test_priced_spans_are_below_the_optimum(problem: Problem, data: st.DataObject) -> None:
@@ -205,3 +215,14 @@ def test_any_multipliers_give_a_bound(problem: Problem, data: st.DataObject) -> 
     total, _ = Pricing(series).at(windows, prices, inf)
     paid = float((prices[np.isfinite(room)] * room[np.isfinite(room)]).sum())
     assert total - paid <= optimum(problem) * ABOVE + 1e-9
+
+
+def test_devices_are_free_between_heads_and_tails_only() -> None:
+    """Eight branches of 1 s on two devices; the second gets its first input at 2 s and sends its last 2 s before T.
+
+    Divided: T on the first and T - 4 on the second are 8 in all, T = 6. The path is 2 s, the load 4 s.
+    """
+    graph = fork(8)
+    times = [[0.0, inf], *[[1.0, 1.0]] * 8, [0.0, inf]]
+    g = arrays_of(Problem(graph, cluster(2, 2.0), times, Makespan("none"))).network
+    assert least_energy(g, scratch_for(g)) == pytest.approx(6.0, rel=1e-3)

@@ -25,6 +25,7 @@ from placewright._kernel.configuration import (
     width_score,
 )
 from placewright._kernel.divided import multiplicative_weights, priced_sum
+from placewright._kernel.energy import least_energy
 from placewright._kernel.genetic import Population, appraise, breed, scatter
 from placewright._kernel.ideal_dp import Lattice, boundaries, expand, may_lie, new_labels, states_above
 from placewright._kernel.ideals import enumerate_ideals, first_ideal, sums
@@ -110,6 +111,7 @@ def warm_up_makespan() -> None:
     cost_of(g, limits, device, order, False, tail, np.inf, w)
     anneal(g, limits, state, 1.0, 0.1, 8, False, tail, w, np.random.default_rng(0))
     _warm_up_search(g, limits)
+    least_energy(g, scratch_for(g))
     least_time(g, _ints(0, 1, 2), order, np.ones((2, 2)), np.ones((2, 2)), 1.0, device, np.inf, 8, scratch_for(g))
     rows, stale = np.zeros((2, 2), dtype=np.int32), np.ones(2, dtype=np.bool_)
     pair = Population(rows, np.array([[0, 1], [0, 1]], dtype=np.int32), np.ones(2), stale)

@@ -7,6 +7,7 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
+from placewright._kernel.energy import least_energy
 from placewright._kernel.path import heads
 from placewright._kernel.span_search import least_time, scratch_for
 from placewright.algorithm import Budget
@@ -17,6 +18,9 @@ from placewright.problem import Problem
 __all__ = ["SpanTimes", "finishes"]
 
 Floats = npt.NDArray[np.float64]
+
+WIDE = 10
+"""Operators from which a span is also bounded by the load of its devices between heads and tails."""
 
 FREE: Floats = np.zeros((0, 0))
 """No tolls."""
@@ -65,6 +69,7 @@ class SpanTimes:
         network, allowed = span.placed(i, j)
         if not allowed.any(axis=1).all():
             return inf
+        least = least_energy(network, scratch_for(network)) if len(span.operators) >= WIDE else 0.0
         size = len(span.operators) * (len(self.alike) + 4)
         nodes = 1 if self.budget.spent else max(1, min(self.nodes, self.work // size))
         price = np.where(allowed, 0.0, inf)
@@ -72,7 +77,7 @@ class SpanTimes:
             network, span.unit_ptr, span.member, price, FREE, 1.0, self.alike, inf, nodes, scratch_for(network)
         )
         self.work -= abs(made) * size
-        return float(value)
+        return max(float(value), float(least))
 
 
 def finishes(problem: Problem, path: list[int], steps: list[tuple[int, int]], times: SpanTimes) -> tuple[Floats, float]:

@@ -27,7 +27,7 @@ MOST_OPERATORS = 20_000
 MOST_PAIRS = 10_000_000
 """Operators times pairs of devices up to which the bound is tried: a span is searched for each pair of its ends."""
 
-LARGEST_SPAN = 64
+LARGEST_SPAN = 2_000
 """Most operators inside a span; of larger ones the search sees too little to be worth its time."""
 
 NODES = 2_000
