@@ -30,6 +30,7 @@ from placewright._kernel.genetic import Population, appraise, breed, scatter
 from placewright._kernel.ideal_dp import Lattice, boundaries, expand, may_lie, new_labels, states_above
 from placewright._kernel.ideals import enumerate_ideals, first_ideal, sums
 from placewright._kernel.list_schedule import etf, heft, mean_upward_rank
+from placewright._kernel.list_search import mean_transfer, weighted_rank
 from placewright._kernel.load_descent import descend
 from placewright._kernel.load_moves import LoadLimits, LoadNetwork, anneal_loads, load_state, reset_loads, value_of
 from placewright._kernel.makespan_search import KINDS, kept_cost, search_schedules, search_state
@@ -105,6 +106,7 @@ def warm_up_makespan() -> None:
     tails(g)
     heft(g, order, units, two, two, w)
     etf(g, mean_upward_rank(g), units, two, two, w)
+    weighted_rank(g, two, mean_transfer(g), 1.0)
     small_communication_times(g, units, units, two, two, w)
     cuts = sequential_partition(g, depth_first_order(g, two), two, two, 1.0, 1.0, 2)
     place_clusters(g, order, cuts, units, two, two, w)

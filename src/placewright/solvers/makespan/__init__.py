@@ -16,6 +16,7 @@ from placewright.solvers.makespan.genetic import Genetic
 from placewright.solvers.makespan.getf import getf, getf_supports
 from placewright.solvers.makespan.large_neighbourhood import LargeNeighbourhood
 from placewright.solvers.makespan.list_scheduling import etf, heft
+from placewright.solvers.makespan.list_search import ListSearch
 from placewright.solvers.makespan.m_etf import m_etf
 from placewright.solvers.makespan.m_sct import SmallCommunicationTimes
 from placewright.solvers.makespan.m_topo import m_topo
@@ -65,6 +66,7 @@ MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
         "celeritas": Entry(
             Celeritas(), False, "clusters cut from a depth-first order, placed in turn (2208.00184)", starts_afresh=True
         ),
+        "list-search": Entry(ListSearch(), False, "list schedules from changed ranks: for very large networks"),
         "annealing": Entry(Annealing(), False, "annealing of placement and order, compiled"),
         "genetic": Entry(
             Genetic(), False, "genetic algorithm on placement and order (Wang, Siegel et al. 1997), compiled"
