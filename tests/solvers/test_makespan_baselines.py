@@ -191,3 +191,36 @@ def test_problems_too_large_for_a_linear_program_are_refused_with_the_reason() -
     problem = Problem(graph, cluster, np.ones((n, 11)))
     assert "20,001 reads" in (MAKESPAN_SOLVERS["m-sct"].supports(problem) or "")
     assert "440,033 entries" in (MAKESPAN_SOLVERS["getf"].supports(problem) or "")
+
+
+@MANY
+@given(problem=problems(most_operators=6))
+def test_list_search_is_legal_repeatable_and_never_worse_than_its_start(problem: Problem) -> None:
+    """Thirty tries from nothing, and from the plan of m-topo."""
+    start = run(problem, "m-topo")
+    algorithm = MAKESPAN_SOLVERS["list-search"].algorithm
+    for given_plan in (None, start.plan):
+        found, again = (
+            algorithm(problem, budget=Budget(iterations=30), rng=np.random.default_rng(1), incumbent=given_plan)
+            for _ in range(2)
+        )
+        assert found.value_s == again.value_s and found.lower_bound_s == 0.0
+        if found.plan is not None:
+            assert verify(problem, found.plan) == ()
+            assert found.value_s >= optimum(problem) * (1 - 1e-9)
+        if given_plan is not None:
+            assert found.value_s <= given_plan.value_s
+
+
+def test_list_search_leaves_devices_out() -> None:
+    """Two chains that HEFT spreads, as each first operator finishes first on a device of its own, but that then meet.
+
+    a and b (1 s each) go to two devices, c (1 s) reads both: 1 + 10 s of transfer + 1 = 12. On one device all take 3 s,
+    which the search finds when it leaves the other device out.
+    """
+    problem = network([[1.0, 1.0]] * 3, "ac bc", seconds=10.0)
+    assert run(problem, "heft").value_s == 12.0
+    found = MAKESPAN_SOLVERS["list-search"].algorithm(
+        problem, budget=Budget(iterations=12), rng=np.random.default_rng(0)
+    )
+    assert found.value_s == 3.0 and len(found.require_plan().devices_used) == 1

@@ -38,11 +38,11 @@ class ListSearch:
     from weights of the operators and a factor on transfers, and on some of the devices. The first tries are the plain
     ranks with the factors 1, 0, 1/4, 1/2, 2 and 4, and the fastest half, quarter, eighth... of the devices; then the
     best try so far is changed at random: the weights of some operators by log-normal noise, the factor, or one device
-    more or less; a try that is no worse stands. To search the data that a list scheduler is given, not its schedules, is
-    an idea of Storer, Wu and Vaccari (1992, problem space search).
+    more or less; a try that is no worse stands. To search the data that a list scheduler is given, and not its
+    schedules, is an idea of Storer, Wu and Vaccari (1992, problem space search).
 
-    Contention, memory, pins and classes as in ``heft``. Any-time; never worse than its incumbent; no bound. The budget's
-    ``iterations`` counts tries. Complexity of a try: that of ``heft``, a second for 100,000 operators.
+    Contention, memory, pins and classes as in ``heft``. Any-time; never worse than its incumbent; no bound. The
+    budget's ``iterations`` counts tries. Complexity of a try: that of ``heft``, a second for 100,000 operators.
 
     Attributes
     ----------
