@@ -18,7 +18,10 @@ EXACT_UP_TO = 400
 """Most operators for which constraint programming has its turn beside the search."""
 
 SLOW_LISTS_UP_TO = 3_000
-"""Most operators for which the list schedulers that solve linear programs have their turn."""
+"""Most operators for which the list schedulers that solve linear programs have their turn; beyond, search by lists."""
+
+MOVED_UP_TO = 30_000
+"""Most operators for which search by lists leaves the greater part of the budget to search by moves."""
 
 
 def _stages(problem: Problem, best: Result) -> list[Stage]:
@@ -31,7 +34,10 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
         entry = MAKESPAN_SOLVERS[name]
         return [Stage(entry.algorithm, share, at_most_s, name)] if fits(name) else []
 
-    lists = [] if n > SLOW_LISTS_UP_TO else [*stage("m-sct", 0.1), *stage("getf", 0.05)]
+    lists = [*stage("m-sct", 0.1), *stage("getf", 0.05)]
+    if n > SLOW_LISTS_UP_TO:
+        # The more operators, the less a move of one of them says, and the longer it takes to time.
+        lists = stage("list-search", 0.4 if n <= MOVED_UP_TO else 0.9)
     quick = [*stage("large-neighbourhood", 0.1, 0.05 + 0.005 * n)] if n <= EXACT_UP_TO else []
     if n <= TINY and fits("makespan-cp-sat"):
         lists.append(Stage(MAKESPAN_SOLVERS["large-neighbourhood"].algorithm, 0.1, 0.1, "large-neighbourhood"))
