@@ -24,7 +24,7 @@ from tests.brute_force import optimum
 from tests.random_problems import problems
 
 SETTINGS = settings(
-    max_examples=300,
+    max_examples=150,
     deadline=None,
     derandomize=True,
     database=None,
