@@ -39,11 +39,11 @@ MOVES_AN_OPERATOR, MOST_MOVES = 300, 6000
 SEARCH_SHARE = 0.25
 """Of the budget, for the quick searches."""
 
-FIRST_TRY_S = 2.0
-"""Seconds that a module is worked on at first; each further try has four times as long."""
+FIRST_TRY_S, SIZE = 2.0, 40
+"""Seconds that a module is worked on at first, for each so many operators."""
 
-CLOSER_S = 2.0
-"""Seconds that a module is bounded closely for."""
+CLOSER_S, CLOSER_UP_TO = 2.0, 70
+"""Seconds that a module is bounded closely for, and the most operators that it may have."""
 
 CLOSE = 1e-7
 """Relative gap at which a module counts as solved."""
@@ -96,6 +96,11 @@ class _Table:
         """Value of the best plan of a step so far."""
         plan = self.found.get(self.keys[step])
         return float("inf") if plan is None else plan.value_s
+
+    def effort(self, step: Step) -> float:
+        """Seconds that the next try may take; each has four times as long as the one before."""
+        size = len(self.problems[step].graph) // SIZE
+        return float(FIRST_TRY_S * (1 + size) * 4.0 ** self.tries.get(self.keys[step], 0))
 
     def raise_to(self, step: Step, bound_s: float) -> None:
         """Take note of a lower bound."""
@@ -189,6 +194,8 @@ class ModularSplit:
                 best = joined
                 tell()
 
+        if best is not None:
+            _take_apart(trunk, kept, table, best)
         self._look(trunk, table, value(), budget, rng)
         join()
         while True:
@@ -203,14 +210,13 @@ class ModularSplit:
             ]
             if not open_ or budget.spent or bound >= value() * (1.0 - CLOSE):
                 break
-            # What is furthest from being known is likeliest to move the path; without a plan the most operators.
-            size = {s: len(table.problems[s].graph) for s in open_}
-            step = max(open_, key=lambda s: (table.upper(s) - table.lower(s), size[s], -s[0]))
+            # Small ones first, so that large ones have little to spare; then what is furthest from being known.
+            step = min(open_, key=lambda s: (table.effort(s), table.lower(s) - table.upper(s), s[0]))
             spare = value() - (length - table.lower(step)) if np.isfinite(value()) else float("inf")
-            if self.closer is not None and table.keys[step] not in table.closer:
+            if table.keys[step] not in table.closer:
                 table.closer.add(table.keys[step])
-                part = budget.share(1.0, at_most_s=CLOSER_S)
-                table.raise_to(step, self.closer(table.problems[step], budget=part, rng=rng).lower_bound_s)
+                self._look_closer(table, step, spare, budget, rng)
+                join()
                 continue
             self._solve(table, step, spare, budget, rng)
             join()
@@ -239,10 +245,26 @@ class ModularSplit:
                 moves = Budget(part.left_s, min(MOVES_AN_OPERATOR * len(one.graph), MOST_MOVES), budget.cancelled)
                 table.keep(step, self.search(one, budget=moves, rng=rng).plan)
 
+    def _look_closer(self, table: _Table, step: Step, spare_s: float, budget: Budget, rng: np.random.Generator) -> None:
+        """Bound a step on the path more closely, or, where it is large, search for a better plan."""
+        at, one = table.keys[step], table.problems[step]
+        n = len(one.graph)
+        if self.closer is not None and n <= CLOSER_UP_TO:
+            part = budget.share(1.0, at_most_s=CLOSER_S)
+            table.raise_to(step, self.closer(one, budget=part, rng=rng).lower_bound_s)
+        if (
+            self.search is not None
+            and MOVES_AN_OPERATOR * n > MOST_MOVES
+            and table.upper(step) > spare_s * (1.0 + CLOSE)
+        ):
+            moves = Budget(budget.left_s, MOVES_AN_OPERATOR * n, budget.cancelled)
+            table.keep(step, self.search(one, budget=moves, rng=rng, incumbent=table.found.get(at)).plan)
+
     def _solve(self, table: _Table, step: Step, spare_s: float, budget: Budget, rng: np.random.Generator) -> None:
         """Raise the bound of a step until it is its value or ``spare_s``, or its time is spent."""
         at, one = table.keys[step], table.problems[step]
-        tries = table.tries[at] = table.tries.get(at, 0) + 1
+        seconds = min(budget.left_s, table.effort(step))
+        table.tries[at] = table.tries.get(at, 0) + 1
         if len(one.graph) <= 2:
             # Entry and exit alone: their devices are fixed.
             table.keep(step, plan_for(one, one.allowed.argmax(axis=1)))
@@ -255,9 +277,8 @@ class ModularSplit:
             return
         start = table.found.get(at)
         if start is not None and start.value_s > spare_s and part is not one:
-            start = None  # it may use what was left out
+            start = plan_for(part, start.device_of, schedule=start.schedule)  # unless it uses what was left out
         ended = _Linked(budget.cancelled)
-        seconds = min(budget.left_s, FIRST_TRY_S * 4.0 ** (tries - 1))
 
         def watch(progress: Progress) -> None:
             if progress.lower_bound_s * (1.0 - CLOSE) >= spare_s:
@@ -345,6 +366,32 @@ def _join(problem: Problem, table: _Table) -> Plan | None:
         offset += plan.value_s
     provenance = Provenance(NAME, None, "", {"modules": len(table.modules)})
     return plan_for(problem, device, schedule=Schedule(start, finish, tuple(transfers)), provenance=provenance)
+
+
+def _take_apart(trunk: Problem, kept: tuple[int, ...], table: _Table, plan: Plan) -> None:
+    """Take note of what a plan does in each module."""
+    device = plan.device_of[list(kept)]
+    start, finish = plan.schedule.start_s[list(kept)], plan.schedule.finish_s[list(kept)]
+    legs: dict[int, list[Transfer]] = {}
+    whole = len(kept) == len(plan.device_of)
+    for leg in plan.schedule.transfers if whole else ():
+        legs.setdefault(leg.tensor, []).append(leg)
+    for k, module in enumerate(table.modules):
+        i, j = (0 if v is None else int(device[v]) for v in (module.entry, module.exit))
+        one = table.problems.get((k, i, j))
+        if one is None:
+            continue
+        rows = list(module.operators)
+        begun = start[rows].copy()
+        if module.entry is not None:
+            begun[0] = finish[module.entry]  # its processing counts in the module before
+        moved = tuple(
+            Transfer(u, leg.source, leg.target, leg.start_s, leg.finish_s)
+            for u, of in enumerate(module.tensors_in(trunk.graph))
+            for leg in legs.get(of, [])
+        )
+        given = Schedule(begun, finish[rows], moved) if whole else None
+        table.keep((k, i, j), plan_for(one, device[rows], schedule=given))
 
 
 def _completed(problem: Problem, kept: tuple[int, ...], trunk: Problem, plan: Plan | None) -> Plan | None:
