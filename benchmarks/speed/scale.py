@@ -1,11 +1,11 @@
 """Cost against size: synthetic and captured networks of 100 to 100,000 operators on 64 unlike devices.
 
 Run: ``python benchmarks/speed/scale.py [--sizes 1000,10000] [--captured problem.json] [--auto 60] [-o docs/scale.md]``.
-``--captured`` takes the problem file of a captured network, which is repeated up to the size. Each network has a process
-of its own, whose peak memory is everything: Python, libraries, compiled kernels. Compiling is not counted. *List
-scheduling* is what a user waits for: the arrays of the kernels, the schedule, its judging and its checking. Seconds are
-of the processor, which on an idle machine are those of the clock: all of this runs on one core; with ``--auto`` the
-budget counts by the clock. ``-o`` writes the table, and a picture beside it.
+``--captured`` takes the problem file of a captured network, which is repeated up to the size. Each network has a
+process of its own, whose peak memory is everything: Python, libraries, compiled kernels. Compiling is not counted.
+*List scheduling* is what a user waits for: the arrays of the kernels, the schedule, its judging and its checking.
+Seconds are of the processor, which on an idle machine are those of the clock: all of this runs on one core; with
+``--auto`` the budget counts by the clock. ``-o`` writes the table, and a picture beside it.
 """
 
 from __future__ import annotations
@@ -111,14 +111,15 @@ def text_of(rows: Sequence[Row], auto_s: float, figure: str) -> str:
     lines = [
         "# Cost against size",
         "",
-        f"Made by `python benchmarks/speed/scale.py` on {os.cpu_count()} cores ({cpu_name()}), seed 0: 64 unlike devices",
-        "(four models on eight hosts, a NIC each), contention `link`, weights of 40 % of all memory. Seconds of the",
-        "processor, compiling not counted. `problem`: making and validating graph and problem. `heft`, `etf`: arrays,",
-        "schedule, judging and checking together. `bounds`: critical path and fractional load. `GB`: peak of the process,",
-        "libraries and compiled kernels included. A ratio to the bound says as much of the bound as of the plan.",
+        f"Made by `python benchmarks/speed/scale.py` on {os.cpu_count()} cores ({cpu_name()}), seed 0: 64 unlike",
+        "devices (four models on eight hosts, a NIC each), contention `link`, weights of 40 % of all memory. Seconds",
+        "of the processor, compiling not counted. `problem`: making and validating graph and problem. `heft`, `etf`:",
+        "arrays, schedule, judging and checking together. `bounds`: critical path and fractional load. `GB`: peak of",
+        "the process, libraries and compiled kernels included. A ratio to the bound says as much of the bound as of",
+        "the plan.",
         "",
-        "`layered`: as many layers as operators in one; `blocks`: eight towers of transformer blocks; `wired`: a chain of",
-        "randomly wired stages; others: copies of a captured network in eight chains.",
+        "`layered`: as many layers as operators in one; `blocks`: eight towers of transformer blocks; `wired`: a chain",
+        "of randomly wired stages; others: copies of a captured network in eight chains.",
         "",
         *table(rows, auto_s),
         "",
