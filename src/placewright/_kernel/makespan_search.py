@@ -229,13 +229,15 @@ def _give_back(
 
 
 @uncounted
-def _some_operator(c: Standing, rng: np.random.Generator) -> int:
-    """Pick an operator, most of the time one on a critical way."""
+def _some_operator(c: Standing, critical: Ints, rng: np.random.Generator) -> int:
+    """Pick an operator, most of the time one on a critical way: one that was, if it still is, or what chance finds."""
     n = len(c.order)
     v = int(rng.random() * n)
     if rng.random() < CRITICAL:
         latest = c.ended.max() * (1.0 - 1e-9)
-        for _ in range(8):
+        for attempt in range(8):
+            if attempt < 4:
+                v = int(critical[int(rng.random() * len(critical))])
             if c.finish[v] + c.tail[v] >= latest:
                 break
             v = int(rng.random() * n)
@@ -244,7 +246,14 @@ def _some_operator(c: Standing, rng: np.random.Generator) -> int:
 
 @uncounted
 def _propose(
-    g: Network, limits: Limits, c: Standing, s: Search, kind: int, shifted: Ints, rng: np.random.Generator
+    g: Network,
+    limits: Limits,
+    c: Standing,
+    s: Search,
+    kind: int,
+    critical: Ints,
+    shifted: Ints,
+    rng: np.random.Generator,
 ) -> int:
     """Change the standing schedule by one move of a kind; returns how many units it took elsewhere.
 
@@ -252,7 +261,7 @@ def _propose(
     """
     n = len(c.order)
     shifted[:] = -1
-    v = _some_operator(c, rng)
+    v = _some_operator(c, critical, rng)
     i = c.device[v]
     unit = limits.unit_of[v]
     if kind == 0:
@@ -324,6 +333,7 @@ def search_schedules(
     c: Standing,
     s: Search,
     weights: Floats,
+    critical: Ints,
     low_tail: Floats,
     bound: float,
     hot: float,
@@ -339,6 +349,8 @@ def search_schedules(
     ----------
     weights : (kinds,)
         How often each of ``KINDS`` is proposed, relative to the others.
+    critical : (m,)
+        Operators that are on a critical way, or were.
     low_tail : (n,)
         Seconds that must pass after v finishes, whatever is decided.
     bound : float
@@ -355,7 +367,7 @@ def search_schedules(
         begin(c)
         s.touched[-1] += 1
         threshold = s.value[0] - temperature * np.log(1.0 - rng.random())
-        count = _propose(g, limits, c, s, kind, shifted, rng)
+        count = _propose(g, limits, c, s, kind, critical, shifted, rng)
         if c.reach[1] < 0:
             continue
         s.tried[kind] += 1.0

@@ -24,6 +24,7 @@ from placewright._kernel.configuration import (
     upper_labels,
     width_score,
 )
+from placewright._kernel.diagram import Diagram, Room, backward, forward, merge
 from placewright._kernel.divided import multiplicative_weights, priced_sum
 from placewright._kernel.energy import least_energy
 from placewright._kernel.genetic import Population, appraise, breed, scatter
@@ -113,6 +114,7 @@ def warm_up_makespan() -> None:
     cost_of(g, limits, device, order, False, tail, np.inf, w)
     anneal(g, limits, state, 1.0, 0.1, 8, False, tail, w, np.random.default_rng(0))
     _warm_up_search(g, limits)
+    _warm_up_diagram()
     least_energy(g, scratch_for(g))
     least_time(g, _ints(0, 1, 2), order, np.ones((2, 2)), np.ones((2, 2)), 1.0, device, np.inf, 8, scratch_for(g))
     rows, stale = np.zeros((2, 2), dtype=np.int32), np.ones(2, dtype=np.bool_)
@@ -130,7 +132,7 @@ def _warm_up_search(g: Network, limits: Limits) -> None:
     rebuild(g, c, limits.unit_of, limits.resident)
     s = search_state(g, c, 2)
     kept_cost(g, limits, c, s)
-    search_schedules(g, limits, c, s, np.ones(len(KINDS)), two, 0.0, 1.0, 0.1, 8, np.random.default_rng(0))
+    search_schedules(g, limits, c, s, np.ones(len(KINDS)), _ints(0, 1), two, 0.0, 1.0, 0.1, 8, np.random.default_rng(0))
     free_before(g, c, 1)
     begin(c)
     put_unit(g, c, limits.member_ptr, limits.member, limits.resident, 0, 1 - int(c.device[0]))
@@ -139,6 +141,24 @@ def _warm_up_search(g: Network, limits: Limits) -> None:
     revert(c)
     time_again(g, c, np.inf, two)
     commit(g, c)
+
+
+def _warm_up_diagram() -> None:
+    """Call each kernel of decision diagrams on one operator: two ideals, nothing between them."""
+    none, one, two = _ints(), _ints(0), _ints(0, 0, 0)
+    flag, row, wide = np.ones(1, dtype=np.bool_), np.ones((1, 1), dtype=np.int32), np.ones((2, 1), dtype=np.int32)
+    longs = np.ones((2, 1), dtype=np.int64)
+    g = Diagram(
+        row, np.zeros((0, 1, 1), dtype=np.int32), row, row, _ints(0, 0), none, _ints(0, 0), none, two, none,
+        _ints(0, 0, 1), one, one, _ints(0, 1, 1), one, _ints(1), _ints(0, 1, 1), one, flag, _ints(0, 0), none, none,
+        one, none, _ints(0, 0, 1), one, flag, _ints(0, 0), none, none, none, wide, wide, longs[:1].copy(), longs, longs,
+    )  # fmt: skip
+    rows, count, at = np.zeros((8, 2), dtype=np.int32), np.zeros(8, dtype=np.int32), np.zeros(8, dtype=np.int64)
+    room = Room(rows, rows.copy(), count, at, count.copy(), count.copy(), row.copy(), row.copy(), row.copy(), none)
+    ptr, state, real = np.array([[0, 1], [0, 1]], dtype=np.int64), np.zeros((1, 2), dtype=np.int32), flag.copy()
+    forward(g, 1, ptr, state, count[:1].copy(), ptr, state, 9, room)
+    made = backward(g, 0, ptr, state, count[:1].copy(), ptr, state, 9, room)
+    merge(room, made, 1, 0, 1, False, real, at[:1].copy(), state.copy(), state.copy(), count[:1].copy(), real.copy())
 
 
 @cache

@@ -33,6 +33,15 @@ WEIGHTS = (0.25, 0.2, 0.15, 0.2, 0.08, 0.05, 0.05, 0.02)
 HOTTEST = 1.0
 """Highest temperature, relative to the mean time of an operator: beyond, a large network's placement becomes random."""
 
+ENOUGH_MOVES = 300
+"""Moves an operator for which that temperature is right; with fewer there is no time to cool down again."""
+
+LARGE = 5_000
+"""Operators from which on two cycles are enough."""
+
+MANY_PATHS = 10**8
+"""Reads times pairs of devices beyond which tails that hold for all placements are not computed."""
+
 SLICE_S = 0.05
 """Seconds of search between two looks at the clock."""
 
@@ -41,13 +50,13 @@ SLICE_S = 0.05
 class LargeNeighbourhood:
     """Alternate between annealing of placement and order, and windows of the schedule that CP-SAT solves again.
 
-    The annealing (``_kernel.makespan_search``) takes units, connected blocks and runs of the
-    order to other devices, exchanges them under full memory, shifts operators in the order, and prefers operators on a
-    critical way; kinds of moves that gain are taken more often. The temperature falls from ``hot`` to ``cold`` times the
-    starting value (from the mean time of an operator, where that is lower, in the same ratio) in ``cycles`` cycles, each from the best schedule so far. After each cycle windows of time, of two devices,
-    and of connected operators are freed (:mod:`placewright.solvers.makespan.window_model`); a kind that improves is
-    chosen more often, and windows get the more time the more they gain. A window's solution stands where it is no
-    worse.
+    The annealing (``_kernel.makespan_search``) takes units, connected blocks and runs of the order to other devices,
+    exchanges them under full memory, shifts operators in the order, and prefers operators on a critical way; kinds of
+    moves that gain are taken more often. The temperature falls from ``hot`` to ``cold`` times the starting value, from
+    less where an operator takes less on average or few moves can be made, in ``cycles`` cycles, each from the best
+    schedule so far. After each cycle windows of time, of two devices, and of connected operators are freed
+    (:mod:`placewright.solvers.makespan.window_model`); a kind that improves is chosen more often, and windows get the
+    more time the more they gain. A window's solution stands where it is no worse.
 
     Any-time; never worse than its incumbent; no bound. The budget's ``iterations`` counts moves, with two windows a
     cycle. Complexity of a move: the operators between the first and the last that it touches, and where it is accepted
@@ -107,15 +116,20 @@ class _Run:
         self.a: Arrays = arrays_of(problem)
         self.g: Network = self.a.network
         self.limits: Limits = limits_of(self.a)
-        self.low_tail = tails(self.g)[1].min(axis=1)
+        began = time.perf_counter()
+        n, D = self.g.processing.shape
+        self.low_tail = tails(self.g)[1].min(axis=1) if len(self.g.read) * D * D <= MANY_PATHS else np.zeros(n)
         self.low_tail[~np.isfinite(self.low_tail)] = 0.0
         self.c: Standing = _start(problem, self.a, incumbent)
         self.s: Search = search_state(self.g, self.c, len(self.a.resident))
         kept_cost(self.g, self.limits, self.c, self.s)
         self.hot_s = min(parameters.hot * float(self.s.value[0]), HOTTEST * float(self.c.span.mean()))
         self.weights = np.array(WEIGHTS)
-        self.rate, self.moves, self.reported = 20_000.0, 0, np.inf
+        self.rate, self.moves, self.reported = min(2e4, 2e7 / n), 0, np.inf
+        self.cycles = parameters.cycles if n <= LARGE else min(2, parameters.cycles)
         self.windows = Windows(self.g, self.limits, rng.spawn(1)[0]) if parameters.windows else None
+        # The last schedule is timed and judged in about the time that the first one took.
+        self.last_s = min(time.perf_counter() - began, 0.2 * budget.left_s)
 
     def run(self) -> None:
         """Cycles of annealing, with windows behind each, until the budget is spent."""
@@ -123,18 +137,22 @@ class _Run:
         if total is None and not np.isfinite(self.budget.seconds):
             total = MOST_MOVES
         began = self.budget.elapsed_s
-        span = max(1e-9, self.budget.left_s)
-        for cycle in range(self.p.cycles):
+        span = max(1e-9, self.budget.left_s - self.last_s)
+        if total is None:
+            self.step(0.0, max(1, int(self.rate * SLICE_S)))  # how fast is it?
+        expected = float(total) if total is not None else self.rate * span
+        self.hot_s *= min(1.0, expected / self.cycles / (ENOUGH_MOVES * len(self.problem.graph)))
+        for cycle in range(self.cycles):
             if cycle:
                 self.back_to_best()
             if total is not None:
-                end = total * (cycle + 1) // self.p.cycles
+                end = total * (cycle + 1) // self.cycles
                 self.anneal(lambda end=end, low=self.moves: (self.moves - low) / max(1, end - low), end - self.moves)  # type: ignore[misc]
                 if self.windows is not None and not self.done:
                     self.solve_windows(2, np.inf)
             else:
                 since = self.budget.elapsed_s
-                until = began + span * (cycle + 1) / self.p.cycles
+                until = began + span * (cycle + 1) / self.cycles
                 share = self.windows.share if self.windows is not None else 0.0
                 turn = max(1e-9, (until - since) * (1.0 - share))
                 self.anneal(lambda since=since, turn=turn: (self.budget.elapsed_s - since) / turn, None)  # type: ignore[misc]
@@ -146,7 +164,7 @@ class _Run:
     @property
     def done(self) -> bool:
         """Whether to stop."""
-        return self.budget.spent or self.s.value[1] <= self.p.target_s()
+        return self.budget.left_s <= self.last_s or self.s.value[1] <= self.p.target_s()
 
     def back_to_best(self) -> None:
         """Let the best feasible schedule so far stand again."""
@@ -174,20 +192,22 @@ class _Run:
                 step = count / max(1, moves)
             else:
                 step = SLICE_S / max(SLICE_S, self.budget.left_s)
-            hot = self.hot_s * (p.cold / p.hot) ** here
-            cold = self.hot_s * (p.cold / p.hot) ** min(1.0, here + step)
-            tried[:], gained[:] = self.s.tried, self.s.gained
-            clock = time.perf_counter()
-            arguments = self.low_tail, max(0.0, self.p.target_s()), hot, cold, count, self.rng
-            search_schedules(self.g, self.limits, self.c, self.s, self.weights, *arguments)
-            self.rate = 0.5 * self.rate + 0.5 * count / max(1e-6, time.perf_counter() - clock)
+            ratio = p.cold / p.hot
+            self.step(self.hot_s * ratio**here, count, self.hot_s * ratio ** min(1.0, here + step))
             done += count
-            self.moves += count
             success = (self.s.gained - gained + 0.1) / (self.s.tried - tried + 1.0)
-            self.weights = 0.9 * self.weights + 0.1 * np.array(WEIGHTS) * (
-                0.5 + np.minimum(1.5, success / success.mean())
-            )
+            gains = 0.5 + np.minimum(1.5, success / success.mean())
+            self.weights = 0.9 * self.weights + 0.1 * np.array(WEIGHTS) * gains
             self.report()
+
+    def step(self, hot: float, count: int, cold: float = 0.0) -> None:
+        """So many moves."""
+        c, clock = self.c, time.perf_counter()
+        critical = np.flatnonzero(c.finish + c.tail >= c.ended.max() * (1.0 - 1e-9)).astype(np.int32)
+        arguments = critical, self.low_tail, max(0.0, self.p.target_s()), hot, cold, count, self.rng
+        search_schedules(self.g, self.limits, c, self.s, self.weights, *arguments)
+        self.rate = 0.5 * self.rate + 0.5 * count / max(1e-6, time.perf_counter() - clock)
+        self.moves += count
 
     def solve_windows(self, count: int | None, until_s: float) -> None:
         """Solve windows of the best schedule, so many or until some time."""
