@@ -55,15 +55,23 @@ class Differences:
     def __init__(self) -> None:
         self.missed: dict[tuple[str, str], Counter[str]] = {}
         self.wrong: dict[tuple[str, str], Counter[str]] = {}
+        self.real = self.predicted = self.both = self.around = 0
 
     def add(self, network: str, found: Comparison) -> None:
         """Take in those of one network."""
+        self.real, self.predicted = self.real + found.real, self.predicted + found.predicted
+        self.both, self.around = self.both + found.both, self.around + found.around
         for counts, rows in ((found.missed, self.missed), (found.wrong, self.wrong)):
             for kinds, count in counts.items():
                 rows.setdefault(kinds, Counter())[network] += count
 
     def lines(self) -> Iterator[str]:
-        """Give each kind of pair with the networks that have it."""
+        """Give the shares over all networks, and each kind of pair with the networks that have it."""
+        reachable = f", {self.both / (self.real - self.around):.1%} without those around" if self.around else ""
+        yield (
+            f"Together: {self.both} of {self.real} real fusions are predicted ({self.both / self.real:.1%}{reachable}); "
+            f"{self.both} of {self.predicted} predicted fusions are real ({self.both / self.predicted:.1%})."
+        )
         for what, rows in (("Missed", self.missed), ("Not real", self.wrong)):
             shown = []
             for (a, b), networks in sorted(rows.items(), key=lambda row: -row[1].total()):
