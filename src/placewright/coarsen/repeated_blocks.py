@@ -20,7 +20,7 @@ FEWEST = 4
 """Operators that a repeat covers at least; two operators that are alike are no layers."""
 
 FAR_READERS = 8
-"""A tensor with more readers is the same for all blocks (a mask, what an encoder made), not one block's own."""
+"""What an operator with more readers makes (a mask, what an encoder made) is for all blocks, not one block's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Repeat:
     count : int
         Blocks.
     hash : str
-        Of a block's structure: equal for equal blocks, also of other networks.
+        Of a block's structure: equal for equal blocks, also of other networks where they read nothing of all blocks.
     inside : tuple of Repeat
         Repeats within the first block, counted from the start of the network too.
     """
@@ -62,13 +62,13 @@ class Repeat:
 def repeated_blocks(graph: OperatorGraph) -> tuple[Repeat, ...]:
     """Find blocks that follow each other in the graph's order and are alike in every operator, size and connection.
 
-    Each operator gets a label: its signature (or kind and work, where it has none), the sizes of what it makes, and
-    where what it reads comes from: how many operators back, or, for tensors that more than 8 operators read, which
-    one. That is one round of Weisfeiler and Lehman's refinement with positions for neighbours' colours, so that equal
-    runs of labels are equal graphs, not just alike ones: operator k of a block reads what operator k of the next block
-    reads, a block further on. A network that repeats itself with period p has the same label at k and k + p for a
-    while; of all periods and places the one that covers most operators is taken, the shortest period of these, and
-    then the rest before and behind it is looked through.
+    Each operator gets a label: kind, work and signature (of a fused one, the number of its parts), the sizes of what
+    it makes, and where what it reads comes from: how many operators back, or, from an operator with more than 8
+    readers, which one. That is one round of Weisfeiler and Lehman's refinement with positions for neighbours'
+    colours, so that equal runs of labels are equal graphs, not just alike ones: operator k of a block reads what
+    operator k of the next block reads, a block further on. A network that repeats itself with period p has the same
+    label at k and k + p for a while; of all periods and places the one that covers most operators is taken, the
+    shortest period of these, and then the rest before and behind it is looked through.
 
     Parameters
     ----------
@@ -113,16 +113,19 @@ def _labels(graph: OperatorGraph) -> list[str]:
     rank = {u: k for v in range(len(graph)) for k, u in enumerate(_outputs(graph, v))}
     made = []
     for v, operator in enumerate(graph.operators):
-        own = operator.signature or (
-            f"{operator.kind} {operator.flops} {operator.traffic_bytes} {operator.weight_bytes} "
-            f"{operator.kv_cache_bytes} {operator.dtype}"
-        )
+        own = operator.signature or f"{operator.weight_bytes} {operator.kv_cache_bytes}"
+        if (
+            operator.parts
+        ):  # a fused operator's signature counts its inputs by their names' order, its weights by shares
+            own = f"{len(operator.parts)} parts"
+        own = f"{own} {operator.kind} {operator.flops} {operator.traffic_bytes} {operator.dtype}"
         sizes = [(graph.tensors[u].size_bytes, graph.tensors[u].output) for u in _outputs(graph, v)]
         sources = []
         for u in graph.inputs_of[v]:
             t = graph.tensors[u]
-            where = f"at {t.producer}" if len(t.readers) > FAR_READERS else f"back {v - t.producer}"
-            sources.append((where, rank[u], t.size_bytes))
+            far = len(graph.successors[t.producer]) > FAR_READERS
+            where, which = (f"at {t.producer}", -1) if far else (f"back {v - t.producer}", rank[u])
+            sources.append((where, which, t.size_bytes))
         made.append(f"{own} {sizes} {sorted(sources)}")
     return made
 
