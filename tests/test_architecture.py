@@ -49,9 +49,11 @@ ROW_OF = {name: k for k, row in enumerate(ROWS) for name in row}
 
 SHARED_BY_ALGORITHMS = {
     "placewright.solvers.makespan.modules",
+    "placewright.solvers.makespan.module_steps",
     "placewright.solvers.makespan.start",
     "placewright.solvers.makespan.with_room",
     "placewright.solvers.makespan.cp_sat_model",
+    "placewright.solvers.makespan.diagram_layers",
     "placewright.solvers.makespan.placeto_groups",
     "placewright.solvers.makespan.placeto_policy",
     "placewright.solvers.makespan.moirai_model",
