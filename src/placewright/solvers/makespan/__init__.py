@@ -12,6 +12,7 @@ from placewright.solvers.entry import Entry
 from placewright.solvers.makespan.annealing import Annealing
 from placewright.solvers.makespan.celeritas import Celeritas
 from placewright.solvers.makespan.cp_sat import CpSat
+from placewright.solvers.makespan.decision_diagram import DecisionDiagram, why_wide
 from placewright.solvers.makespan.genetic import Genetic
 from placewright.solvers.makespan.getf import getf, getf_supports
 from placewright.solvers.makespan.large_neighbourhood import LargeNeighbourhood
@@ -79,6 +80,12 @@ MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
         ),
         "makespan-cp-sat": Entry(
             CpSat(), True, "constraint programming with optional intervals (CP-SAT)", _small_enough
+        ),
+        "decision-diagram": Entry(
+            DecisionDiagram(),
+            False,
+            "narrow networks: states at ideals, merged for the bound and dropped for the plan, from both ends",
+            why_wide,
         ),
         "modular-split": Entry(
             ModularSplit(inner=CpSat(), quick=critical_path, search=Annealing(), closer=spans),
