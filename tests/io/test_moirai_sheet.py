@@ -12,7 +12,8 @@ import pytest
 from placewright.errors import InvalidInput
 from placewright.evaluate import evaluate
 from placewright.io import read_any_problem, read_moirai
-from placewright.io.moirai_sheet import LARGEST_FILE_BYTES, MOST_TABLE, sheet_from_bytes
+from placewright.io.moirai_sheet import MOST_TABLE, sheet_from_bytes
+from placewright.io.xls_table import LARGEST_FILE_BYTES
 from placewright.objective import Makespan
 from tests.io.moirai_sheets import FORK, HEAD, changed, sheet
 from tests.workloads import workload

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from placewright.errors import InvalidInput
-from placewright.io.moirai_sheet import is_xls, sheet_from_bytes
+from placewright.io.moirai_sheet import sheet_from_bytes
 from placewright.io.partitioning_file import partitioning_from_json
 from placewright.io.problem_file import problem_from_bytes
 from placewright.io.reading import read_bounded
+from placewright.io.xls_table import is_xls
 from placewright.objective import MaxLoad, Objective
 from placewright.problem import Problem
 
