@@ -67,9 +67,11 @@ class Differences:
 
     def lines(self) -> Iterator[str]:
         """Give the shares over all networks, and each kind of pair with the networks that have it."""
-        reachable = f", {self.both / (self.real - self.around):.1%} without those around" if self.around else ""
+        recall = f"{self.both / self.real:.1%}"
+        if self.around:
+            recall += f", {self.both / (self.real - self.around):.1%} without those around"
         yield (
-            f"Together: {self.both} of {self.real} real fusions are predicted ({self.both / self.real:.1%}{reachable}); "
+            f"Together: {self.both} of {self.real} real fusions are predicted ({recall}); "
             f"{self.both} of {self.predicted} predicted fusions are real ({self.both / self.predicted:.1%})."
         )
         for what, rows in (("Missed", self.missed), ("Not real", self.wrong)):
