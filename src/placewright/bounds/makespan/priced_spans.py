@@ -16,7 +16,7 @@ from placewright.bounds.makespan.span import Reach
 from placewright.bounds.makespan.span_master import Master
 from placewright.bounds.makespan.span_path import chain_of, longest_path, steps_of
 from placewright.bounds.makespan.span_prices import Pricing, Windows
-from placewright.bounds.makespan.span_times import SpanTimes
+from placewright.bounds.makespan.span_times import SpanTimes, bound_along
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import Result
@@ -29,10 +29,10 @@ log = logging.getLogger(__name__)
 MOST_OPERATORS = 5_000
 """Operators up to which the bound is tried."""
 
-LARGEST_SPAN = 64
+LARGEST_SPAN = 2_000
 """Most operators inside a span."""
 
-NODES, WORK = 2_000, 12_000_000
+NODES, WORK = 2_000, 60_000_000
 """Limits of the searches that choose the spans; see :class:`placewright.bounds.makespan.span_times.SpanTimes`."""
 
 MET = 1.0 - 1e-9
@@ -99,8 +99,11 @@ class PricedSpans:
             return Result(solver="priced-spans")
         reach, path = Reach.of(problem), longest_path(problem)
         times = SpanTimes(problem, reach, budget, NODES, WORK)
-        chain = chain_of(problem, path, steps_of(problem, reach, path, LARGEST_SPAN), times)
-        best = 0.0
+        steps = steps_of(problem, reach, path, LARGEST_SPAN)
+        best = rounded_down(bound_along(problem, path, steps, times))
+        if not np.isfinite(best):
+            return Result(solver="priced-spans")  # the critical path says why
+        chain = chain_of(problem, path, steps, times)
         for value in priced(series_of(problem, reach, chain), budget, target):
             if value > best:
                 best = value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.bounds.makespan.span import Reach
-from placewright.bounds.makespan.span_times import SpanTimes, finishes
+from placewright.bounds.makespan.span_times import NARROW, SpanTimes, finishes
 from placewright.problem import Problem
 
 __all__ = ["chain_of", "longest_path", "steps_of"]
@@ -35,27 +35,29 @@ def steps_of(problem: Problem, reach: Reach, path: list[int], largest: int) -> l
     """Pairs of positions in the path, sorted by the second; -1 and ``len(path)`` stand for no operator.
 
     Each operator with the next of the path; with the next one y such that whatever is below the first is comparable
-    to y; and with the last one x such that whatever is above it is comparable to x. Spans of more than ``largest``
-    operators inside are left out.
+    to y; and with the last one x such that whatever is above it is comparable to x. Of spans of more than ``NARROW``
+    operators inside only those that both rules name, and none of more than ``largest``.
     """
     m = len(path)
     ends: list[int | None] = [*path, None, None]  # ends[-1] is no operator, and so is ends[m]
     comparable = [reach.above[v] | reach.below[v] | 1 << v for v in path]
-    steps = set()
+    steps = {(x, x + 1) for x in range(-1, m)}
+    forward, backward = set[tuple[int, int]](), set[tuple[int, int]]()
     for x in range(-1, m):
-        steps.add((x, x + 1))
         inside = reach.between(ends[x], None)
         for y in range(x + 1, min(m, x + 1 + FURTHEST)):
             if not inside & ~comparable[y]:
-                steps.add((x, y))
+                forward.add((x, y))
                 break
     for y in range(m + 1):
         inside = reach.between(None, ends[y])
         for x in range(y - 1, max(-1, y - 1 - FURTHEST), -1):
             if not inside & ~comparable[x]:
-                steps.add((x, y))
+                backward.add((x, y))
                 break
-    small = [(x, y) for x, y in steps if reach.between(ends[x], ends[y]).bit_count() <= largest]
+    both = forward & backward
+    size = {(x, y): reach.between(ends[x], ends[y]).bit_count() for x, y in steps | forward | backward}
+    small = [s for s, inner in size.items() if inner <= (largest if s in both else min(largest, NARROW))]
     return sorted(small, key=lambda s: (s[1], s[0]))
 
 

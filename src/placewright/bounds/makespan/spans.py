@@ -6,12 +6,10 @@ import logging
 
 import numpy as np
 
-from placewright._kernel.path import tails
 from placewright.algorithm import Budget, OnProgress, ignore
-from placewright.arrays import arrays_of
 from placewright.bounds.makespan.span import Reach
 from placewright.bounds.makespan.span_path import longest_path, steps_of
-from placewright.bounds.makespan.span_times import SpanTimes, finishes
+from placewright.bounds.makespan.span_times import SpanTimes, bound_along
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import Result
@@ -28,7 +26,7 @@ MOST_PAIRS = 10_000_000
 """Operators times pairs of devices up to which the bound is tried: a span is searched for each pair of its ends."""
 
 LARGEST_SPAN = 2_000
-"""Most operators inside a span; of larger ones the search sees too little to be worth its time."""
+"""Most operators inside a span."""
 
 NODES = 2_000
 """Most nodes of the search for one span and one pair of devices."""
@@ -57,7 +55,8 @@ def spans(
     Steps are taken along a longest path: from an operator to the next that everything below the first passes, or the
     last that everything above the second passed, and to the next on the path. V comes from a best-first search over
     the placements of the span (:func:`placewright._kernel.span_search.least_time`), so it knows that branches on one
-    device follow each other and that branches on two pay for the transfers.
+    device follow each other and that branches on two pay for the transfers; and, for wide spans, from the load that
+    devices have between heads and tails (:func:`placewright._kernel.energy.least_energy`).
 
     Guarantee: holds for every contention, colocation and memory. A span's device, links and classes are a part of
     the real ones and nothing outside it is counted; equal spans are searched once, and devices that can be swapped
@@ -88,10 +87,7 @@ def spans(
     reach = Reach.of(problem)
     path = longest_path(problem)
     times = SpanTimes(problem, reach, budget, NODES, WORK)
-    done, last = finishes(problem, path, steps_of(problem, reach, path, LARGEST_SPAN), times)
-    tail, _ = tails(arrays_of(problem).network)
-    value = max(last, *(float((done[k] + tail[v]).min()) for k, v in enumerate(path)))
-    value = rounded_down(value)
+    value = rounded_down(bound_along(problem, path, steps_of(problem, reach, path, LARGEST_SPAN), times))
     if not np.isfinite(value):
         return Result(solver="spans")  # the critical path says why
     return Result(lower_bound_s=value, solver="spans", bounds={"spans": value})
