@@ -68,7 +68,10 @@ class Annealing:
             by_reader = decode(g, state.order, state.device, True, tail, np.inf, w) < decode(
                 g, state.order, state.device, False, tail, np.inf, w
             )
+        clock = time.perf_counter()
         cost, fits = cost_of(g, limits, state.device, state.order, by_reader, tail, np.inf, w)
+        # Moves a second; most moves are given up before their schedule is complete.
+        rate = min(20_000.0, 1.0 / max(1e-9, time.perf_counter() - clock))
         if not np.isfinite(cost):
             return Result(incumbent, solver="annealing")
         state.value[:] = cost, cost if fits else np.inf
@@ -77,7 +80,7 @@ class Annealing:
         total = budget.iterations
         if total is None and not np.isfinite(budget.seconds):
             total = MOST_MOVES
-        done, rate, reported = 0, 20_000.0, np.inf
+        done, reported = 0, np.inf
         begun = budget.elapsed_s
         span = max(1e-9, budget.left_s)
         for cycle in range(self.cycles):
@@ -91,9 +94,10 @@ class Annealing:
                 if here >= 1.0 or budget.spent:
                     break
                 # A slice of about 0.1 s, so that interrupts and reports come through.
-                count = max(64, int(rate * 0.1))
+                count = max(1, int(rate * 0.1))
                 if total is not None:
-                    count = min(count, max(1, -(-total * (cycle + 1) // self.cycles) - done), 4096)
+                    # Not by the clock, so that the result depends on the seed alone.
+                    count = min(1024, max(1, -(-total * (cycle + 1) // self.cycles) - done))
                     step = count / total * self.cycles
                 else:
                     step = count / rate / span * self.cycles
