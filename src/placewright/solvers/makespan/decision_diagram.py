@@ -29,6 +29,9 @@ _Rows = TypeVar("_Rows", bound=npt.NDArray[Any])
 QUANTA = 1 << 27
 """Quanta that the incumbent's makespan is divided into; rounding costs some 1e-8 of it an operator on a path."""
 
+MOST_WIDE = 20_000
+"""States an ideal beyond which the width does not grow."""
+
 ROUNDS = 3
 """Rounds without a limit of their own."""
 
@@ -144,11 +147,13 @@ class DecisionDiagram:
                 found = _plan(problem, device, order, Provenance(name, None, "", {"width": width}))
                 if found is not None and (best is None or found.value_s < best.value_s):
                     best = found
+            if search.exact or width >= MOST_WIDE:
+                break  # nothing was merged: what is left of the gap is outside the model
             done += 1
             spent = budget.elapsed_s - opened
             # The next round takes at most a little more than what is left.
             stretch = min(float(self.growth), max(1.0, (budget.left_s / max(spent, 1e-3)) ** 0.7))
-            width = max(width + 1, int(width * (stretch if rounds is None else self.growth)))
+            width = min(MOST_WIDE, max(width + 1, int(width * (stretch if rounds is None else self.growth))))
         if not np.isfinite(bound):
             bound = 0.0
         same = best is incumbent and incumbent is not None
@@ -166,6 +171,7 @@ class _Search:
         self.numbers = 1 + self.D * (1 + 2 * int(np.diff(g.live_ptr).max(initial=0)))
         self.room = self._room(4096)
         self.before, self.after = self._nothing(), self._nothing()
+        self.exact = False
 
     def up(self, limit: int, width: int, budget: Budget) -> int | None:
         """Relax from the end; return a bound, or ``None`` when the budget was spent before there was one."""
@@ -180,7 +186,7 @@ class _Search:
         layers = _Layers(self, range(self.ideals), limit, width, budget)
         if not layers.complete:
             return None
-        self.before = layers.ptr, layers.states
+        self.before, self.exact = (layers.ptr, layers.states), layers.exact
         return layers.least
 
     def restricted(self, limit: int, width: int, budget: Budget) -> list[tuple[Ints, Ints]]:
@@ -212,7 +218,7 @@ class _Layers:
     ) -> None:
         g, D = search.g, search.D
         forwards = way.step > 0
-        self.complete, self.least, self.search = False, limit, search
+        self.complete, self.exact, self.least, self.search = False, False, limit, search
         self.ptr = np.zeros((search.ideals, 2), dtype=np.int64)
         self.states = np.zeros((1024, search.numbers), dtype=np.int32)
         self.origin = np.zeros((1024, 3), dtype=np.int64)
@@ -248,6 +254,7 @@ class _Layers:
             self.origin[used : used + states, 2] = room.device[chosen]
             used += states
         first, last = self.ptr[self.last]
+        self.exact = bool(self.real[:used].all())
         self.least = min(limit, int(self.bounds[first:last].min(initial=limit)))
         self.complete = True
 
