@@ -115,6 +115,17 @@ def test_a_limit_below_zero_is_refused(placewright: Call, model: Path, cluster_f
     assert shown.code == 2 and "--duplicate-below" in shown.line
 
 
+def test_plans_of_chains(placewright: Call, problem_file: Path) -> None:
+    """The plan of the coarse problem is among the alternatives; a way that does not exist is refused."""
+    from tests.coarsen.test_solving import layers
+
+    pw.write_problem("chain.json", layers())
+    shown = placewright("plan", "chain.json", "--coarsen", "chains", "--budget", "0", "--json")
+    assert shown.code == 0 and shown.json["alternatives"]["chains as one"] == pytest.approx(18.0)
+    shown = placewright("plan", problem_file, "--coarsen", "layers", "--budget", "0")
+    assert shown.code == 2 and shown.line == "coarsening 'layers' is unknown; use one of none, chains, blocks"
+
+
 def test_run_finds_no_model(placewright: Call, model: Path, cluster_file: Path, tmp_path: Path) -> None:
     """Moved: say where it was looked for. Changed: say that it is another. Beside a moved plan: found."""
     assert placewright("plan", model, "--cluster", cluster_file, "--budget", "0", "-o", "plan.json").code == 0
