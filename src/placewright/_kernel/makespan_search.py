@@ -222,7 +222,7 @@ def _give_back(
         v = c.order[q]
         if c.device[v] == j and limits.resident[limits.unit_of[v]] > 0.0:
             count = _take(g, limits, c, s, limits.unit_of[v], i, count)
-        elif c.device[v] == j and count > 0 and s.touched[limits.unit_of[c.order[q - step]]] == s.touched[-1]:
+        elif c.device[v] == j and count > 0 and s.touched[limits.unit_of[c.order[(q - step) % n]]] == s.touched[-1]:
             count = _take(g, limits, c, s, limits.unit_of[v], i, count)  # what lies between goes along
         q = (q + step) % n
     return count

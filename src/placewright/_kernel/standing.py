@@ -112,7 +112,7 @@ def standing(g: Network, device: Ints, order: Ints, eager: npt.NDArray[np.bool_]
     """Make the arrays; :func:`rebuild` fills them."""
     n, D = g.processing.shape
     T, E, entries = len(g.producer), len(g.read), D + max(1, g.n_resources)
-    block = int(max(16, np.sqrt(n), entries / 8))
+    block = int(max(16, np.sqrt(n), entries / 40))
     blocks = -(-n // block)
     position = np.empty(n, dtype=np.int32)
     position[order] = np.arange(n, dtype=np.int32)
