@@ -42,6 +42,7 @@ def fuse(graph: OperatorGraph, rules: FusionRules = ANY, *, support: Sequence[Ha
 
     Examples
     --------
+    >>> from placewright.graph import Operator, Tensor
     >>> graph = OperatorGraph([Operator("conv", "Conv", 80), Operator("relu", "Relu", 8), Operator("pool", "MaxPool")],
     ...                       [Tensor("x", 0, (1,), 32), Tensor("y", 1, (2,), 32)])
     >>> [(v.name, v.kind, v.parts) for v in fuse(graph).operators]
