@@ -158,7 +158,8 @@ def flops(node: Node, bodies: Sequence[torch.fx.GraphModule] = (), *, view: bool
         return counted
     name = operator_name(node).removesuffix("_")
     if name in _GROUPED and len(node.all_input_nodes) > 1:
-        return 2 * _elements(node) * concrete(node.all_input_nodes[0].meta["val"].shape[-1], node.name)
+        inner: int = concrete(node.all_input_nodes[0].meta["val"].shape[-1], node.name)
+        return 2 * _elements(node) * inner
     if name in _MOVES or operator_name(node) in _MOVES:
         return 0
     if name in _OF_INPUT and node.all_input_nodes:
