@@ -77,7 +77,8 @@ class ListSearch:
         transfer = mean_transfer(g)
         starts = _starts(np.where(finite, g.processing, np.inf))
         stands = np.inf, mean, 1.0, np.ones(len(a.capacity), dtype=np.bool_)
-        kept, tries = 0.0, 0
+        kept: Floats = np.zeros(len(a.capacity))
+        tries = 0
         total = budget.iterations
         if total is None and not np.isfinite(budget.seconds):
             total = MOST_TRIES
@@ -99,8 +100,9 @@ class ListSearch:
             if value < stands[0] or stands[0] == np.inf:
                 judged = evaluate(problem, device, order=np.lexsort((np.arange(n), w.finish, w.start)).astype(np.int32))
                 if not judged.feasible:
-                    # Live tensors have no room: keep some free from now on.
-                    kept = max(kept, 1.25 * max(use.activation_bytes for use in judged.devices))
+                    # Live tensors have no room: keep some free from now on, each device what it held and a quarter.
+                    live = np.array([use.activation_bytes for use in judged.devices], dtype=np.float64)
+                    kept = np.maximum(kept, 1.25 * live)
                     continue
                 if judged.value_s < least:
                     provenance = Provenance("list-search", None, "", {"tries": tries})

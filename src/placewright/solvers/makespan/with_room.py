@@ -20,7 +20,7 @@ __all__ = ["plan_with_room"]
 Ints: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-ATTEMPTS = 4
+ATTEMPTS = 5
 """Times that operators are placed with less and less memory for weights before there is no plan."""
 
 
@@ -38,8 +38,8 @@ def plan_with_room(problem: Problem, place: Callable[[Floats, Workspace], tuple[
     """
     a = arrays_of(problem)
     w = workspace(a.network)
-    kept = 0.0
-    for _ in range(ATTEMPTS):
+    kept: Floats = np.zeros(len(a.capacity))
+    for attempt in range(1, ATTEMPTS + 1):
         device, complete = place(a.capacity - kept, w)
         if not complete:
             break
@@ -50,6 +50,7 @@ def plan_with_room(problem: Problem, place: Callable[[Floats, Workspace], tuple[
             return Result(Plan(device, judged.schedule, judged.value_s, Provenance(name)), solver=name)
         if all(use.limit_bytes is None or use.memory_bytes <= use.limit_bytes for use in judged.devices):
             break
-        # What any device held and a quarter: the peaks move with the operators.
-        kept = max(1.5 * kept, 1.25 * max(use.activation_bytes for use in judged.devices))
+        # What each device held and a quarter, and more and more of what any held: the peaks move with the operators.
+        live = np.array([use.activation_bytes for use in judged.devices], dtype=np.float64)
+        kept = np.maximum(kept, np.maximum(1.25 * live, attempt / ATTEMPTS * live.max()))
     return Result(solver=name)
