@@ -45,10 +45,17 @@ def bound(problem: Problem) -> float:
 
 @st.composite
 def some_problems(draw: st.DrawFn) -> Problem:
-    """Random problems, every third with devices that can be swapped, and sometimes one that can't."""
+    """Random problems; some with a table of transfer times, some with devices that can be swapped, but for one."""
     problem = draw(problems(most_operators=6))
-    if draw(st.integers(0, 2)):
+    kind = draw(st.sampled_from(["plain", "plain", "table", "alike"]))
+    if kind == "plain":
         return problem
+    if kind == "table":
+        shape = len(problem.graph.tensors), len(problem.cluster), len(problem.cluster)
+        size = int(np.prod(shape))
+        seconds = draw(st.lists(st.sampled_from([0.0, 0.125, 1.0, 3.0, inf]), min_size=size, max_size=size))
+        times = Times(problem.times.processing_s, np.array(seconds).reshape(shape), cut_s=problem.cut_s)
+        return Problem(problem.graph, problem.cluster, times, problem.objective)
     one, D = problem.cluster.devices[0], len(problem.cluster)
     columns = [0] * (D - 1) + [draw(st.sampled_from([0, D - 1]))]
     devices = [replace(one, name=f"d{i}") for i in range(D)]

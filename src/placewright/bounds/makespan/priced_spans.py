@@ -32,8 +32,11 @@ MOST_OPERATORS = 5_000
 LARGEST_SPAN = 2_000
 """Most operators inside a span."""
 
-NODES, WORK = 2_000, 60_000_000
+NODES, WORK = 2_000, 20_000_000
 """Limits of the searches that choose the spans; see :class:`placewright.bounds.makespan.span_times.SpanTimes`."""
+
+FIRST_SHARE = 0.3
+"""Part of the budget for them."""
 
 MET = 1.0 - 1e-9
 """Part of a value that is as good as the value."""
@@ -98,7 +101,7 @@ class PricedSpans:
             log.info("no bound by priced spans: more than %d operators, or one that may run nowhere", MOST_OPERATORS)
             return Result(solver="priced-spans")
         reach, path = Reach.of(problem), longest_path(problem)
-        times = SpanTimes(problem, reach, budget, NODES, WORK)
+        times = SpanTimes(problem, reach, budget.share(FIRST_SHARE), NODES, WORK)
         steps = steps_of(problem, reach, path, LARGEST_SPAN)
         best = rounded_down(bound_along(problem, path, steps, times))
         if not np.isfinite(best):
@@ -135,6 +138,7 @@ def priced(series: Series, budget: Budget, target: float = inf) -> Iterator[floa
         if master is None:
             dear = 1e3 * max(total, 1e-300) / max(1.0, float(pricing.resident.sum()))
             master = Master(series, capacity, dear)
+            master.begin()
         slack = target - best
         fresh, rows, expected = master.add(columns), len(master.windows), master.value
         if not fresh and expected - best <= NEAR * best and stale >= STALE:

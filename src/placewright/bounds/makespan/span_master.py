@@ -18,6 +18,9 @@ Floats = npt.NDArray[np.float64]
 SMALL = 1e-7
 """Part of the makespan by which a window's load must exceed its time to be a row."""
 
+FIRST_ROWS = 2
+"""Starts, and ends, of windows that there are from the beginning."""
+
 MOST_ROWS = 6
 """Windows that are added at once for each class."""
 
@@ -45,6 +48,16 @@ class Master:
         before = len(self.columns)
         self.columns.update(dict.fromkeys(columns))
         return len(self.columns) > before
+
+    def begin(self) -> None:
+        """Make rows of some windows in which operators beside the spans lie."""
+        s = self.series
+        firsts, lasts = (sorted({getattr(x, end) for x in s.sides}) for end in ("first", "last"))
+        for x in firsts[:: -(-len(firsts) // FIRST_ROWS)] if firsts else []:
+            for y in [*lasts[:: -(-len(lasts) // FIRST_ROWS)], lasts[-1]]:
+                for sort, classes in ((DEVICE, len(s.devices_in)), (PORT, len(s.ports_in))):
+                    if x < y:
+                        self.windows.update({(x, y, sort, c): None for c in range(classes)})
 
     def solve(self, seconds: float) -> tuple[Windows, Floats] | None:
         """Multipliers of the windows and prices of memory; ``None`` when the time is over."""
