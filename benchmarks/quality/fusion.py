@@ -2,7 +2,7 @@
 
 Run: ``python benchmarks/quality/fusion.py [--write]``; ``--write`` puts the tables into ``docs/fusion.md``. Networks:
 those of the onnx wheel, and small configurations of transformers. The exports need onnxscript
-(``pip install -c constraints.txt onnxscript``). Nothing is timed, so other work does no harm; it takes about 12 minutes.
+(``pip install -c constraints.txt onnxscript``). Nothing is timed, so other work does no harm. About 12 minutes.
 """
 
 from __future__ import annotations
