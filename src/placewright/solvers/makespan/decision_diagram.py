@@ -13,6 +13,7 @@ from placewright._kernel.diagram import Diagram, Room, backward, forward, merge
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
 from placewright.arrays import arrays_of
 from placewright.evaluate import plan_for
+from placewright.objective import Makespan
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import OPTIMALITY_TOLERANCE, Result
@@ -28,6 +29,9 @@ _Rows = TypeVar("_Rows", bound=npt.NDArray[Any])
 
 QUANTA = 1 << 27
 """Quanta that the incumbent's makespan is divided into; rounding costs some 1e-8 of it an operator on a path."""
+
+STRETCHES = (1.0, 1.25, 1.5, 2.0)
+"""Factors of transfer times with which plans are sought under contention, of which the states know nothing."""
 
 MOST_WIDE = 20_000
 """States an ideal beyond which the width does not grow."""
@@ -63,7 +67,8 @@ class DecisionDiagram:
     Every schedule that beats the incumbent then still passes states that are nowhere above its own; so the least bound
     at the last ideal holds, and when no state is left, the incumbent is optimal. A merged state is nobody's schedule,
     and what it dominates is merged with it, since floors that hold for schedules need not hold for it.
-    *Restriction*: with states dropped instead, those that are left are schedules.
+    *Restriction*: with states dropped instead, those that are left are schedules; under contention also with longer
+    transfers, so that waiting for a link harms less.
 
     Relaxed and restricted decision diagrams are those of Bergman, Cire, van Hoeve and Hooker (Decision Diagrams for
     Optimization, Springer 2016); the states, their floors, and the joining of two directions are ours.
@@ -114,7 +119,7 @@ class DecisionDiagram:
         on_progress: OnProgress = ignore,
     ) -> Result:
         """Raise the bound and lower the value until they meet or the budget is spent."""
-        begun, name = budget.elapsed_s, "decision-diagram"
+        begun, name, objective = budget.elapsed_s, "decision-diagram", problem.objective
         a = arrays_of(problem)
         ideals = ideals_of(problem.graph)
         if ideals is None or not a.allowed.any(axis=1).all():
@@ -143,17 +148,18 @@ class DecisionDiagram:
                     break
             if budget.spent or bound >= value * (1.0 - OPTIMALITY_TOLERANCE):
                 break
-            for device, order in search.restricted(limit, width, budget):
-                found = _plan(problem, device, order, Provenance(name, None, "", {"width": width}))
-                if found is not None and (best is None or found.value_s < best.value_s):
-                    best = found
+            for stretch in (1.0,) if isinstance(objective, Makespan) and objective.contention == "none" else STRETCHES:
+                for device, order in search.restricted(int(limit * stretch), width, stretch, budget):
+                    found = _plan(problem, device, order, Provenance(name, None, "", {"width": width}))
+                    if found is not None and (best is None or found.value_s < best.value_s):
+                        best = found
             if search.exact or width >= MOST_WIDE:
                 break  # nothing was merged: what is left of the gap is outside the model
             done += 1
             spent = budget.elapsed_s - opened
             # The next round takes at most a little more than what is left.
-            stretch = min(float(self.growth), max(1.0, (budget.left_s / max(spent, 1e-3)) ** 0.7))
-            width = min(MOST_WIDE, max(width + 1, int(width * (stretch if rounds is None else self.growth))))
+            room = min(float(self.growth), max(1.0, (budget.left_s / max(spent, 1e-3)) ** 0.7))
+            width = min(MOST_WIDE, max(width + 1, int(width * (room if rounds is None else self.growth))))
         if not np.isfinite(bound):
             bound = 0.0
         same = best is incumbent and incumbent is not None
@@ -189,9 +195,16 @@ class _Search:
         self.before, self.exact = (layers.ptr, layers.states), layers.exact
         return layers.least
 
-    def restricted(self, limit: int, width: int, budget: Budget) -> list[tuple[Ints, Ints]]:
-        """Placements and orders of the schedules that are left when states are dropped, the best one first."""
-        layers = _Layers(self, range(self.ideals), limit, width, budget, drop=True)
+    def restricted(self, limit: int, width: int, stretch: float, budget: Budget) -> list[tuple[Ints, Ints]]:
+        """Placements and orders of the schedules that are left when states are dropped, the best one first.
+
+        ``stretch`` times the transfer times leave room for transfers that wait for each other.
+        """
+        kept = self.g
+        if stretch > 1.0:
+            self.g = kept._replace(transfer=np.minimum(kept.transfer * stretch, 2 * QUANTA).astype(np.int32))
+        layers = _Layers(self, range(self.ideals), min(limit, 2 * QUANTA), width, budget, drop=True)
+        self.g = kept
         return layers.decisions() if layers.complete else []
 
     def grow(self) -> None:
