@@ -233,3 +233,28 @@ def test_devices_are_free_between_heads_and_tails_only() -> None:
     times = [[0.0, inf], *[[1.0, 1.0]] * 8, [0.0, inf]]
     g = arrays_of(Problem(graph, cluster(2, 2.0), times, Makespan("none"))).network
     assert least_energy(g, scratch_for(g)) == pytest.approx(6.0, rel=1e-3)
+
+
+def test_any_time() -> None:
+    """With no time at all, or cancelled, both bounds hold and are at the critical path or above."""
+    problem = Problem(fork(3), cluster(2, 3.0), [[float(p)] * 2 for p in (1, 2, 2, 2, 1)])
+    cancelled = Budget()
+    cancelled.cancelled.set()
+    for budget in (Budget(0.0), cancelled):
+        for found in (spans, PricedSpans()):
+            assert 4.0 / ABOVE <= found(problem, budget=budget, rng=np.random.default_rng(0)).lower_bound_s <= 8.0
+
+
+def test_what_lies_beside_the_spans_is_seen_by_its_load() -> None:
+    """Three operators of 2 s beside a chain of three of 1 s each, which all end in one: 3 + 3 x 2 + 1 s.
+
+    To send the tensor of one takes 100 s, so that all stay on one device; the chain alone is 4 s.
+    """
+    tensors = [Tensor(f"t{v}", v, (v + 1,), 1) for v in range(2)]
+    tensors += [Tensor("t2", 2, (6,), 1), *(Tensor(f"t{v}", v, (6,), 1) for v in (3, 4, 5))]
+    graph = OperatorGraph([Operator(f"v{v}") for v in range(7)], tensors)
+    problem = Problem(graph, cluster(2, 100.0), [[p] * 2 for p in (1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 1.0)])
+    assert series_bound(problem, [0, 1, 2, 6], 1) == pytest.approx(4.0)  # without windows: the chain
+    assert series_bound(problem, [0, 1, 2, 6], 40) == pytest.approx(5.0)  # half of it on each device, divided
+    pinned = Problem(graph, problem.cluster, [[p, inf] for p in (1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 1.0)])
+    assert series_bound(pinned, [0, 1, 2, 6], 40) == pytest.approx(10.0)
