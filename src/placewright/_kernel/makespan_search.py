@@ -343,6 +343,7 @@ def search_schedules(
 ) -> None:
     """Run ``iterations`` moves while the temperature falls geometrically from ``hot`` to ``cold`` (seconds).
 
+    With ``hot`` = 0 only what is better is taken: moves that change nothing are found out sooner than they are made.
     Memory is a hard limit: no move raises what a schedule has too much, and one that lowers it is always taken.
 
     Parameters
@@ -357,6 +358,7 @@ def search_schedules(
         No makespan is below it.
     """
     sums = np.cumsum(weights)
+    below = 1.0 - 1e-9
     shifted = np.full(3, -1, dtype=np.int32)
     cooling = (cold / hot) ** (1.0 / max(1, iterations)) if hot > 0.0 else 1.0
     temperature = hot
@@ -366,7 +368,7 @@ def search_schedules(
         kind = int(np.searchsorted(sums, rng.random() * sums[-1], side="right"))
         begin(c)
         s.touched[-1] += 1
-        threshold = s.value[0] - temperature * np.log(1.0 - rng.random())
+        threshold = s.value[0] - temperature * np.log(1.0 - rng.random()) if hot > 0.0 else below * s.value[0]
         count = _propose(g, limits, c, s, kind, critical, shifted, rng)
         if c.reach[1] < 0:
             continue

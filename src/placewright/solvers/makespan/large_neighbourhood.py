@@ -37,7 +37,10 @@ ENOUGH_MOVES = 300
 """Moves an operator for which that temperature is right; with fewer there is no time to cool down again."""
 
 LARGE = 5_000
-"""Operators from which on two cycles are enough."""
+"""Operators from which on only better schedules are taken, in two cycles: what is as good costs as much to make."""
+
+HUGE = 20_000
+"""Operators from which on windows are too small a part."""
 
 MANY_PATHS = 10**8
 """Reads times pairs of devices beyond which tails that hold for all placements are not computed."""
@@ -127,7 +130,9 @@ class _Run:
         self.weights = np.array(WEIGHTS)
         self.rate, self.moves, self.reported = min(2e4, 2e7 / n), 0, np.inf
         self.cycles = parameters.cycles if n <= LARGE else min(2, parameters.cycles)
-        self.windows = Windows(self.g, self.limits, rng.spawn(1)[0]) if parameters.windows else None
+        if n > LARGE:
+            self.hot_s = 0.0
+        self.windows = Windows(self.g, self.limits, rng.spawn(1)[0]) if parameters.windows and n <= HUGE else None
         # The last schedule is timed and judged in about the time that the first one took.
         self.last_s = min(time.perf_counter() - began, 0.2 * budget.left_s)
 
@@ -219,7 +224,7 @@ class _Run:
             left = min(self.budget.left_s, until_s - self.budget.elapsed_s)
             if count is None and left < 0.05:
                 return
-            part = Budget(left if count is None else np.inf, 1, self.budget.cancelled)
+            part = Budget(left if count is None else np.inf, cancelled=self.budget.cancelled)
             self.windows.solve(self.c, self.s, part, self.low_tail)
             solved += 1
             self.report()

@@ -29,6 +29,10 @@ MOST_DEVICES = 4
 """Devices that a window's units may choose from."""
 
 
+EFFORT = 0.25
+"""Deterministic time units of CP-SAT, about seconds, for a window."""
+
+
 class Windows:
     """Adaptive choice among windows of time, of two devices, and of connected operators, each in several widths."""
 
@@ -68,7 +72,11 @@ class Windows:
             seed=int(self.rng.integers(2**31 - 1)),
             on_solution=improve,
             on_bound=lambda bound: None,
-            parameters={"linearization_level": 0, "cp_model_probing_level": 0, "symmetry_level": 0},
+            parameters={
+                "linearization_level": 0,
+                "cp_model_presolve": False,  # it takes longer than the search
+                "max_deterministic_time": EFFORT,
+            },
         )
         if found:
             self._put_back(model, c, s, window, *found[-1], low_tail)
