@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import placewright as pw  # noqa: E402
+from placewright.coarsen import duplicate  # noqa: E402
 from placewright.errors import InvalidInput  # noqa: E402
 from placewright.host import cpu_name  # noqa: E402
 from placewright.io import problem_hash, write_atomic  # noqa: E402
@@ -98,7 +99,7 @@ def table(
     ]
     devices = pw.read_cluster(ROOT / "examples" / f"{cluster}.yaml")
     for name, graph in graphs:
-        problem = pw.Problem(graph, devices, pw.roofline(graph, devices), name=f"{name} on {cluster}")
+        problem = duplicate(pw.Problem(graph, devices, pw.roofline(graph, devices), name=f"{name} on {cluster}"))
         auto = kept.result(problem, "auto", options.budget)
         if auto["infeasible"]:
             lines.append(f"| {name} | {len(graph)} | does not fit | | |{' |' * (len(columns) + 1)}")
