@@ -9,8 +9,8 @@ from typing import Any
 
 __all__ = ["picture"]
 
-WIDTH, HEIGHT = 760, 460
-LEFT, RIGHT, TOP, BOTTOM = 70, 150, 30, 50
+WIDTH, HEIGHT = 800, 460
+LEFT, RIGHT, TOP, BOTTOM = 70, 190, 30, 50
 COLOURS = ("#1b6ca8", "#c8553d", "#2f8f5b", "#7d5ba6", "#8a6d1a", "#555555")
 DASHES = ("", "6 4", "2 3")
 TARGETS = ((10_000, 2.0), (100_000, 20.0))
