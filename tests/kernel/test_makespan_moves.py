@@ -41,7 +41,7 @@ def random_problem(rng: np.random.Generator, contention: str, most: int = 90) ->
         pw.Device(f"d{i}", memory_bytes=int(rng.choice([total, 9**9])), cut_overhead_s=float(rng.choice([0, 0.25])))
         for i in range(D)
     ]
-    channel = "bus" if rng.random() < 0.4 else None
+    channel = "bus" if rng.random() < 0.4 else ""
     link = pw.Link(float(rng.choice([0.0, 0.25, 1.0])), 64.0, link_class="same-host", channel=channel)
     objective = pw.Makespan(contention)  # type: ignore[arg-type]
     return pw.Problem(graph, pw.Cluster(devices, [link]), rng.integers(0, 16, (n, D)) / 8, objective)

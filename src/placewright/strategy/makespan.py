@@ -17,6 +17,9 @@ TINY = 30
 EXACT_UP_TO = 400
 """Most operators for which constraint programming has its turn beside the search."""
 
+LARGE = 5_000
+"""Operators from which on list schedules from changed ranks are better than what no search has time for."""
+
 SLOW_LISTS_UP_TO = 3_000
 """Most operators for which the list schedulers that solve linear programs have their turn; beyond, search by lists."""
 
@@ -42,7 +45,11 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
     if n <= TINY and fits("makespan-cp-sat"):
         lists.append(Stage(MAKESPAN_SOLVERS["large-neighbourhood"].algorithm, 0.1, 0.1, "large-neighbourhood"))
         quick = [Stage(MAKESPAN_SOLVERS["makespan-cp-sat"].algorithm, 0.3)]
-    proofs = [(name, proof, 0.4) for name, proof in PROOFS["makespan"].items()]
+    proofs = [(name, proof, 0.3) for name, proof in PROOFS["makespan"].items()]
+    if n > LARGE and fits("list-search"):
+        proofs.insert(0, ("list-search", MAKESPAN_SOLVERS["list-search"].algorithm, 0.4))
+    if fits("decision-diagram"):
+        proofs.append(("decision-diagram", MAKESPAN_SOLVERS["decision-diagram"].algorithm, 0.5))
     if fits("modular-split"):
         proofs.append(("modular-split", MAKESPAN_SOLVERS["modular-split"].algorithm, 0.7))
     if n <= EXACT_UP_TO and fits("makespan-cp-sat"):
