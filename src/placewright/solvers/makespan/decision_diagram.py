@@ -139,12 +139,13 @@ class DecisionDiagram:
             limit = min(QUANTA, int(value / quantum)) if best is not None else QUANTA
             opened = budget.elapsed_s
             for relaxed in (search.up, search.down):
-                proved = relaxed(limit, width, budget)
+                proved = relaxed(min(limit, search.own), width, budget)
                 if proved is None:
                     break
                 bound = max(bound, rounded_down(proved * quantum))
                 on_progress(Progress(name, value, min(bound, value), budget.elapsed_s))
-                if proved >= limit:
+                if proved >= min(limit, search.own):
+                    search.exact = True
                     break
             if budget.spent or bound >= value * (1.0 - OPTIMALITY_TOLERANCE):
                 break
@@ -178,6 +179,7 @@ class _Search:
         self.room = self._room(4096)
         self.before, self.after = self._nothing(), self._nothing()
         self.exact = False
+        self.own = 2 * QUANTA  # end of the best schedule in the model, which knows no contention
 
     def up(self, limit: int, width: int, budget: Budget) -> int | None:
         """Relax from the end; return a bound, or ``None`` when the budget was spent before there was one."""
@@ -205,6 +207,8 @@ class _Search:
             self.g = kept._replace(transfer=np.minimum(kept.transfer * stretch, 2 * QUANTA).astype(np.int32))
         layers = _Layers(self, range(self.ideals), min(limit, 2 * QUANTA), width, budget, drop=True)
         self.g = kept
+        if layers.complete and stretch == 1.0:
+            self.own = min(self.own, layers.least)
         return layers.decisions() if layers.complete else []
 
     def grow(self) -> None:
