@@ -49,6 +49,8 @@ ROW_OF = {name: k for k, row in enumerate(ROWS) for name in row}
 
 SHARED_BY_ALGORITHMS = {
     "placewright.solvers.makespan.modules",
+    "placewright.solvers.makespan.window_model",
+    "placewright.solvers.makespan.windows",
     "placewright.solvers.makespan.module_steps",
     "placewright.solvers.makespan.start",
     "placewright.solvers.makespan.with_room",

@@ -1,9 +1,8 @@
 """A schedule that is kept up while operators change device and place: only what a change reaches is timed again.
 
-The order has a position for every operator. Behind the last position that a change touches in structure, the makespan
-is a function of few numbers: when each device and resource is free, and when tensors arrive. So a change is timed from
-the first position that it touches; behind the last one it is rejected as soon as a finish plus the longest way to the
-end (which is known exactly) is too late, and its timing ends where devices and resources are free as they were before.
+A change is timed from the first position in the order that it touches; behind the last one it is rejected as soon as a
+finish plus the longest way to the end, which is known exactly, is too late, and its timing ends where devices and
+resources are free as they were before.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ SLACK = 1e-12
 
 
 def uncounted(function: Kernel) -> Kernel:
-    """Compile a function that makes no arrays, and does not count references to those that it is given.
-
-    For tuples of many arrays the counting takes longer than what most of the functions here do.
-    """
+    """Compile a function that makes no arrays, without counting references, which for tuples of many takes long."""
     options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
     compiled: Kernel = njit(**options)(function)
     return compiled

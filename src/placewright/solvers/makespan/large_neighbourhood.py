@@ -30,10 +30,10 @@ MOST_MOVES = 2_000_000
 WEIGHTS = (0.25, 0.2, 0.15, 0.2, 0.08, 0.05, 0.05, 0.02)
 """How often each of ``KINDS`` is tried while they gain alike; runs cost more time than units."""
 
-HOTTEST = 1.0
+HOTTEST = 5.0
 """Highest temperature, relative to the mean time of an operator: beyond, a large network's placement becomes random."""
 
-ENOUGH_MOVES = 300
+ENOUGH_MOVES = 20
 """Moves an operator for which that temperature is right; with fewer there is no time to cool down again."""
 
 LARGE = 5_000
