@@ -6,6 +6,7 @@ from placewright.bounds import PROOFS
 from placewright.problem import Problem
 from placewright.result import Result
 from placewright.solvers.makespan import MAKESPAN_SOLVERS
+from placewright.solvers.makespan.cp_sat import CpSat
 from placewright.strategy.search_and_proof import SearchAndProof
 from placewright.strategy.stage import Stage, Strategy
 
@@ -14,7 +15,7 @@ __all__ = ["MAKESPAN"]
 TINY = 30
 """Operators up to which constraint programming comes before search, which it makes needless."""
 
-EXACT_UP_TO = 400
+EXACT_UP_TO = 150
 """Most operators for which constraint programming has its turn beside the search."""
 
 LARGE = 5_000
@@ -41,7 +42,7 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
     if n > SLOW_LISTS_UP_TO:
         # The more operators, the less a move of one of them says, and the longer it takes to time.
         lists = stage("list-search", 0.4 if n <= MOVED_UP_TO else 0.9)
-    quick = [*stage("large-neighbourhood", 0.1, 0.05 + 0.005 * n)] if n <= EXACT_UP_TO else []
+    quick = [*stage("large-neighbourhood", 0.1, 0.05 + 0.002 * n)] if n <= EXACT_UP_TO else []
     if n <= TINY and fits("makespan-cp-sat"):
         lists.append(Stage(MAKESPAN_SOLVERS["large-neighbourhood"].algorithm, 0.1, 0.1, "large-neighbourhood"))
         quick = [Stage(MAKESPAN_SOLVERS["makespan-cp-sat"].algorithm, 0.3)]
@@ -53,7 +54,7 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
     if fits("modular-split"):
         proofs.append(("modular-split", MAKESPAN_SOLVERS["modular-split"].algorithm, 0.7))
     if n <= EXACT_UP_TO and fits("makespan-cp-sat"):
-        proofs.append(("makespan-cp-sat", MAKESPAN_SOLVERS["makespan-cp-sat"].algorithm, 0.7))
+        proofs.append(("makespan-cp-sat", CpSat(workers=1), 0.7))
     return [*lists, *quick, Stage(SearchAndProof(tuple(proofs), best.lower_bound_s), named="large-neighbourhood")]
 
 

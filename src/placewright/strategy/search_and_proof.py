@@ -28,11 +28,16 @@ class _Known:
     """Value and bound that all threads know; a number is replaced as one, so that no lock is needed."""
 
     def __init__(self, value_s: float, bound_s: float) -> None:
-        self.value_s, self.bound_s = value_s, bound_s
+        self.value_s, self.bound_s, self.searched_s = value_s, bound_s, value_s
 
     def target_s(self) -> float:
         """Value that is as good as proved optimal."""
         return self.bound_s * (1.0 + CLOSE)
+
+    def saw_search(self, progress: Progress) -> None:
+        """Take note of what the search has found."""
+        self.searched_s = min(self.searched_s, progress.value_s)
+        self.saw(progress)
 
     def saw(self, progress: Progress) -> None:
         """Take note of a value or a bound."""
@@ -94,12 +99,14 @@ class SearchAndProof:
         ours = Budget(budget.left_s)
         best = Result(incumbent, lower_bound_s=self.lower_s)
         reported = (known.value_s, known.bound_s)
+        searching = ours
         waiting = list(self.proofs)
         cycles = 0
 
         def search(part: Budget, seed: np.random.Generator, hot: float) -> Result:
             algorithm = LargeNeighbourhood(hot=hot, target_s=known.target_s)
-            return algorithm(problem, budget=part, rng=seed, incumbent=best.plan, on_progress=known.saw)
+            known.searched_s = min(known.searched_s, best.value_s)
+            return algorithm(problem, budget=part, rng=seed, incumbent=best.plan, on_progress=known.saw_search)
 
         def prove(name: str, algorithm: Algorithm, part: Budget, seed: np.random.Generator) -> Result:
             start = best.plan
@@ -112,16 +119,15 @@ class SearchAndProof:
             try:
                 while not ours.spent:
                     if first is None:
-                        # Rounds, so that what the second thread found is taken up.
-                        part = Budget(ours.left_s * (0.3 if cycles < 2 else 1.0), cancelled=ours.cancelled)
-                        first = threads.submit(search, part, rng.spawn(1)[0], (0.01, 0.003)[cycles % 2])
+                        searching = Budget(ours.left_s)
+                        first = threads.submit(search, searching, rng.spawn(1)[0], (0.01, 0.003)[cycles % 2])
                         cycles += 1
                     if second is None and waiting:
                         name, algorithm, share = waiting.pop(0)
                         part = Budget(ours.left_s * share, cancelled=ours.cancelled)
                         second = threads.submit(prove, name, algorithm, part, rng.spawn(1)[0])
                     elif second is None:
-                        part = Budget(ours.left_s * (1.0 if cycles > 2 else 0.5), cancelled=ours.cancelled)
+                        part = Budget(ours.left_s * (1.0 if cycles > 1 else 0.5), cancelled=ours.cancelled)
                         second = threads.submit(search, part, rng.spawn(1)[0], 0.003)
                     began = time.monotonic()
                     running = [future for future in (first, second) if future is not None]
@@ -130,6 +136,8 @@ class SearchAndProof:
                         best = best.merge(future.result())
                         known.bound_s = max(known.bound_s, best.lower_bound_s)
                         known.value_s = min(known.value_s, best.value_s)
+                    if second in done and first not in done and best.value_s < known.searched_s * (1.0 - 1e-9):
+                        searching.cancelled.set()  # it goes on from the better plan
                     first = None if first in done else first
                     second = None if second in done else second
                     if done and time.monotonic() - began < POLL_S / 2:
@@ -141,6 +149,7 @@ class SearchAndProof:
                         on_progress(Progress("large-neighbourhood", *reported, budget.elapsed_s))
             finally:
                 ours.cancelled.set()
+                searching.cancelled.set()
             for last in (first, second):
                 if last is not None:
                     best = best.merge(last.result())
