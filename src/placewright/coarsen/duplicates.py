@@ -20,7 +20,7 @@ TRIVIAL_SHARE = 0.005
 """Of the longest path on a device: what all duplicated operators together may take there, unless a limit is given."""
 
 STRETCH = 0.1
-"""Of the longest path: how much of it must lie between the first reader and the last, unless a limit is given."""
+"""Of the longest path: how much later the last reader must be needed than the first, unless a limit is given."""
 
 LARGEST = 256
 """Most operators that are duplicated together for one tensor."""
@@ -51,7 +51,7 @@ def duplicate(problem: Problem, below_s: float | None = None) -> Problem:
     below_s : float, optional
         Seconds: operators that, with all that they are made of, take at most so long on every device that may run
         them are duplicated. 0: none. By default the trivial ones: all together take at most 0.5 % of the longest path
-        on any device, and of each the readers lie a tenth of the longest path apart or more.
+        on any device, and of each the readers are needed a tenth of the longest path apart or more.
 
     Returns
     -------
@@ -121,9 +121,10 @@ def duplicable(problem: Problem, below_s: float | None = None) -> tuple[int, ...
     many = [v for v in needs if len(final[v]) >= 2]
     if below_s is not None:
         return tuple(many)
-    depth = _depths(graph, fastest)[:, 0]
-    far = [v for v in many if np.ptp(depth[sorted(final[v])]) >= STRETCH * depth.max()]
-    tops = [v for v in far if not needs.keys() >= set(graph.successors[v])]  # what only cheap ones read goes with them
+    # How soon each is needed: a copy that a late layer makes for itself could be made early, but is needed late.
+    tail = _tails(graph, fastest[:, 0])
+    far = [v for v in many if np.ptp(tail[sorted(final[v])]) >= STRETCH * tail.max()]
+    tops = [v for v in far if not set(far) >= set(graph.successors[v])]  # what only those read goes with them
     taken: frozenset[int] = frozenset()
     for v in sorted(tops, key=lambda v: (float(seconds[sorted(needs[v])].max()), v)):
         if (seconds[sorted(taken | needs[v])].sum(axis=0) <= limit_s).all():
@@ -186,6 +187,14 @@ def _depths(graph: OperatorGraph, seconds: npt.NDArray[np.float64]) -> npt.NDArr
         before = ready[list(graph.predecessors[v])].max(axis=0) if graph.predecessors[v] else 0.0
         ready[v] = before + seconds[v]
     return ready
+
+
+def _tails(graph: OperatorGraph, seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """(n,) seconds of the longest path from and with each operator."""
+    tail = seconds.copy()
+    for v in reversed(range(len(graph))):
+        tail[v] += max((tail[r] for r in graph.successors[v]), default=0.0)
+    return tail
 
 
 @dataclass(frozen=True)

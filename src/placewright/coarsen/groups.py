@@ -103,7 +103,7 @@ def _merged(graph: OperatorGraph, members: Sequence[int], at: Sequence[int]) -> 
         weight_bytes=sum(v.weight_bytes for v in parts),
         kv_cache_bytes=sum(v.kv_cache_bytes for v in parts),
         dtype=head.dtype,
-        signature=_signature(graph, members, at),
+        signature=_signature(graph, members),
         parts=tuple(name for v in parts for name in v.part_names),
     )
 
@@ -137,20 +137,20 @@ def _saved_bytes(graph: OperatorGraph, members: Sequence[int], at: Sequence[int]
     return saved
 
 
-def _signature(graph: OperatorGraph, members: Sequence[int], at: Sequence[int]) -> str:
-    """Equal for groups of equal parts, equally wired; empty when a part has none."""
-    here = at[members[0]]
-    digest = hashlib.sha256()
-    number: dict[int, str] = {}
-    for v in members:
-        operator = graph.operators[v]
-        if not operator.signature:
-            return ""
-        wires = [number.setdefault(u, f"external {len(number)}") for u in graph.inputs_of[v]]
-        for u in graph.outputs_of[v]:
-            t = graph.tensors[u]
-            leaves = t.output or any(at[r] != here for r in t.readers)
-            number[u] = f"{len(number)}"
-            wires.append(f"->{number[u]}{'!' if leaves else ''}")
-        digest.update(f"{operator.signature}({','.join(wires)});".encode())
-    return digest.hexdigest()[:16]
+def _signature(graph: OperatorGraph, members: Sequence[int]) -> str:
+    """Equal for groups of equal parts, equally wired, whatever their tensors are called; empty when a part has none.
+
+    A tensor is told by what it holds, by which part makes it and which ones read it, counted in their order, and by
+    whether it leaves. Two that agree in all of that may change places.
+    """
+    if not all(graph.operators[v].signature for v in members):
+        return ""
+    position = {v: k for k, v in enumerate(members)}
+    touched = dict.fromkeys(u for v in members for u in (*graph.inputs_of[v], *graph.outputs_of[v]))
+    wires = []
+    for t in (graph.tensors[u] for u in touched):
+        readers = [position[r] for r in t.readers if r in position]
+        leaves = t.producer in position and (t.output or len(readers) < len(t.readers))
+        wires.append(f"{position.get(t.producer, -1)}->{readers}{'!' * leaves} {t.dtype}{list(t.shape)} {t.size_bytes}")
+    text = "\n".join([*(graph.operators[v].signature for v in members), *sorted(wires)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -15,6 +15,9 @@ __all__ = ["Loops", "join_loops"]
 LARGEST_KERNEL = 64
 """Operators in one kernel, as in TorchInductor (``max_fusion_size``)."""
 
+NEAR = 0.1
+"""Of the most operators on a path that are no loops: how many may lie between readers of what is joined, if few may."""
+
 WIDEST_GAP = 4096
 """Groups that may stand between two that are merged, in an order of the groups."""
 
@@ -31,11 +34,14 @@ class Loops:
         The same of reductions and normalisations.
     last : frozenset of str
         Such as can only be joined with what they read.
+    near : bool
+        Whether what is read far apart is left to its readers, as a placement wants it; no compiler minds.
     """
 
     elementwise: frozenset[str]
     reductions: frozenset[str] = frozenset()
     last: frozenset[str] = frozenset()
+    near: bool = False
 
 
 def join_loops(groups: Groups, loops: Loops) -> None:
@@ -51,6 +57,14 @@ def join_loops(groups: Groups, loops: Loops) -> None:
 
     A view of a loop's tensor belongs to that loop.
 
+    With ``loops.near`` a group is not merged with a reader b while it has other readers far from b. Else a table of
+    positions, of which each layer reads a copy of its own, would have all the copies among its tensors, and each would
+    be sent from where the table is made to its layer, instead of being made there. Let the *stage* of an operator be
+    the most operators that are no loops on a path from it on, itself included: how early it is needed. Two readers are
+    far from each other when their stages differ by more than a tenth of the greatest stage. A far reader does no harm
+    when it waits for more such operators than b and is needed after b, while b waits for no more than the group does:
+    as when a normalisation reads a sum, which the sum behind the layer reads again.
+
     Parameters
     ----------
     groups : Groups
@@ -63,11 +77,13 @@ def join_loops(groups: Groups, loops: Loops) -> None:
     to a group b runs through groups between the two, so those alone are searched; and after a merge they alone are put
     in order anew: first those that a does not lead to, then the merged one, then the others.
 
-    **Complexity.** O(m w) for m readers of tensors, with at most w = 4,096 groups between two that are merged.
+    **Complexity.** O(m w) for m readers of tensors, with at most w = 4,096 groups between two that are merged; and
+    O(m r) for tensors with up to r readers.
     """
     graph = groups.graph
     order = _Order(groups)
     kinds = [base_kind(v.kind) for v in graph.operators]
+    distance = _Distance(groups, loops, kinds) if loops.near else None
     kernels = {r: _Kernel.of(graph, loops, kinds, row) for r, row in enumerate(groups.members) if row}
     for v in range(len(graph)):
         if len(groups.members[groups.of(v)]) > 1:
@@ -81,7 +97,9 @@ def join_loops(groups: Groups, loops: Loops) -> None:
             if a == b or not kernels[a].written:
                 continue
             joined = kernels[a].viewed() if view else kernels[a].joined(kernels[b], alone=groups.targets(a) == {b})
-            if joined is not None and order.merge(a, b):
+            if joined is None or (distance is not None and distance.parts(a, b)):
+                continue
+            if order.merge(a, b):
                 kernels[groups.of(v)] = joined
 
 
@@ -122,6 +140,39 @@ class _Kernel:
             self.reduces or reader.reduces,
             max(self.elements, reader.elements),
             self.size + reader.size,
+        )
+
+
+class _Distance:
+    """How far apart the readers of a group are, counted in operators that are no loops."""
+
+    def __init__(self, groups: Groups, loops: Loops, kinds: Sequence[str]) -> None:
+        self._groups = groups
+        graph = groups.graph
+        light = loops.elementwise | loops.reductions | loops.last
+        heavy = [not (kind in light or is_view(kind)) for kind in kinds]
+        self._waits = [0] * len(graph)
+        """For each operator the most such operators on a path up to and with it."""
+        for v in range(len(graph)):
+            self._waits[v] = heavy[v] + max((self._waits[p] for p in graph.predecessors[v]), default=0)
+        self._stage = [0] * len(graph)
+        for v in reversed(range(len(graph))):
+            self._stage[v] = heavy[v] + max((self._stage[r] for r in graph.successors[v]), default=0)
+        self._near = NEAR * max(self._stage)
+
+    def parts(self, a: int, b: int) -> bool:
+        """Whether another reader of group a keeps its reader b from being merged with it."""
+        groups, stage, waits = self._groups, self._stage, self._waits
+        graph = groups.graph
+        soonest = max(stage[v] for v in groups.members[b])
+        ready = max(waits[v] for v in groups.members[b])
+        at_once = ready == max(waits[v] for v in groups.members[a])
+        made = (u for v in groups.members[a] for u in graph.outputs_of[v])
+        return any(
+            abs(soonest - stage[r]) > self._near and not (at_once and waits[r] > ready and stage[r] < soonest)
+            for u in made
+            for r in graph.tensors[u].readers
+            if groups.of(r) not in (a, b)
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from placewright.coarsen import rules_inductor, rules_onnxruntime, rules_tensorrt
@@ -56,7 +56,7 @@ ANY = FusionRules(
     "auto",
     "what one of the back-ends fuses, and what none gains by separating",
     ONNXRUNTIME.stages,
-    INDUCTOR.loops,
+    replace(rules_inductor.LOOPS, near=True),
     regions=True,
 )
 NONE = FusionRules("none", "nothing: every operator of the source is placed by itself")
