@@ -125,7 +125,7 @@ def priced(series: Series, budget: Budget, target: float = inf) -> Iterator[floa
     best, slack, stale = 0.0, inf, 0
     master: Master | None = None
     for _ in range(60 if budget.iterations is None else budget.iterations):
-        total, columns = pricing.at(windows, prices, slack)
+        total, columns = pricing.at(windows, prices, slack, budget)
         if not np.isfinite(total):
             return
         paid = float((prices[limited] * capacity[limited]).sum()) * (1.0 + 1e-12)

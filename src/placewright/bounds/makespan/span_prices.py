@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from placewright._kernel.schedule import transfer_time
 from placewright._kernel.span_search import least_time, scratch_for, time_of
+from placewright.algorithm import Budget
 from placewright.arrays import arrays_of
 from placewright.bounds.makespan.series import Series
 from placewright.bounds.makespan.span_times import FREE
@@ -99,14 +100,17 @@ class Pricing:
         for v, (x, _) in series.parent.items():
             self.hanging.setdefault(x, []).append(v)
 
-    def at(self, windows: Windows, prices: Floats, most: float) -> tuple[float, list[Column]]:
+    def at(
+        self, windows: Windows, prices: Floats, most: float, budget: Budget | None = None
+    ) -> tuple[float, list[Column]]:
         """Value of the Lagrangian at multipliers of windows and prices (C,) of bytes, and the placements that count.
 
         Everything is at least this: sum over spans of left x time + sum over windows of weight x load + sum over
         classes of price x bytes. The capacities are not taken off yet. The placements are, for each span and pair of
         devices at its ends, the cheapest, where the cheapest whole with it costs at most ``most`` more, or a part of
-        the value more.
+        the value more. With ``budget`` spent before the value is known, it is ``inf``; later, placements are missing.
         """
+        clock = Budget() if budget is None else budget
         round_ = _Round(self, windows, prices)
         series = self.series
         left = np.maximum(windows.left(len(series.spans)), 0.0)
@@ -116,6 +120,8 @@ class Pricing:
             ways.append([])
             following: dict[int, float] = {}
             for i, j in series.kinds(k):
+                if clock.spent:
+                    return inf, []
                 entry = int(series.device_class[i]) if span.entry is not None else 0
                 last = int(series.device_class[j]) if span.exit is not None else 0
                 value, device = round_.least(k, i, j, float(left[k]))
@@ -131,13 +137,15 @@ class Pricing:
             for entry, last, value, i, j, device in ways[k]:
                 below = value + behind.get(last, inf)
                 before[entry] = min(before.get(entry, inf), below)
-                if (device >= 0).all() and reach[k].get(entry, inf) + below <= total + most:
+                if not clock.spent and (device >= 0).all() and reach[k].get(entry, inf) + below <= total + most:
                     columns.append(round_.column(k, i, j, device))
             behind = before
         for v in self.side:
             if v not in series.parent:
                 best = int(round_.cost[v].argmin())
                 total += float(round_.cost[v][best])
+                if clock.spent:
+                    continue
                 columns.append(round_.of_side(v, best))
         return total, columns
 
