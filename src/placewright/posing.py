@@ -120,6 +120,7 @@ def pose(
         If the model needs a cluster and there is none, or the reverse, and whatever its parts raise.
     """
     tell = on_progress or (lambda line: None)
+    rules_named(fuse)  # a wrong name is refused with a file too, which is not fused
     problem = _posed(model, cluster_path, flags, wishes, costs, fuse, speeds, inference, tell, on_step)
     if duplicate_below_s is not None or not model.lower().endswith((".json", ".xls", ".txt")):
         problem = _duplicated(problem, duplicate_below_s, tell)
