@@ -17,6 +17,7 @@ from placewright._kernel.span_search import scratch_for
 from placewright.algorithm import Budget
 from placewright.arrays import arrays_of
 from placewright.bounds.makespan.priced_spans import PricedSpans
+from placewright.bounds.makespan.refuted_spans import RefutedSpans
 from placewright.bounds.makespan.spans import spans
 
 rng = np.random.default_rng(7)
@@ -32,7 +33,7 @@ cluster = pw.Cluster(
 problem = pw.Problem(graph, cluster, rng.uniform(0.1, 2.0, (n, 3)), pw.Makespan("port"))
 g = arrays_of(problem).network
 shown = {"compiled": compiled(), "energy": least_energy(g, scratch_for(g))}
-for bound in (spans, PricedSpans()):
+for bound in (spans, PricedSpans(), RefutedSpans()):
     found = bound(problem, budget=Budget(iterations=4), rng=rng)
     shown[found.solver] = found.lower_bound_s
 print(json.dumps(shown))
@@ -56,5 +57,5 @@ def test_without_the_compiler_the_bounds_of_spans_are_the_same_to_the_bit() -> N
     fast, slow = _run("0"), _run("1")
     assert fast.pop("compiled") is True
     assert slow.pop("compiled") is False
-    assert set(fast) == {"energy", "spans", "priced-spans"}
+    assert set(fast) == {"energy", "spans", "priced-spans", "refuted-spans"}
     assert fast == slow

@@ -43,6 +43,7 @@ from placewright._kernel.schedule import Network, decode, retime, upward_rank, w
 from placewright._kernel.sct import small_communication_times
 from placewright._kernel.segment import Stages, cut, multipliers, table
 from placewright._kernel.simulate import simulate
+from placewright._kernel.span_refute import refute
 from placewright._kernel.span_search import least_time, scratch_for
 from placewright._kernel.standing import commit, free_before, rebuild, revert, standing
 from placewright._kernel.standing import retime as time_again
@@ -117,6 +118,8 @@ def warm_up_makespan() -> None:
     _warm_up_diagram()
     least_energy(g, scratch_for(g))
     least_time(g, _ints(0, 1, 2), order, np.ones((2, 2)), np.ones((2, 2)), 1.0, device, np.inf, 8, scratch_for(g))
+    own, stack = g._replace(processing=g.processing.copy()), np.full((6, 2), 3, dtype=np.int32)
+    refute(own, g.processing, _ints(0, 1, 2), order, device, 0.5, stack, 1, 8, 2, scratch_for(g))
     rows, stale = np.zeros((2, 2), dtype=np.int32), np.ones(2, dtype=np.bool_)
     pair = Population(rows, np.array([[0, 1], [0, 1]], dtype=np.int32), np.ones(2), stale)
     scatter(g, limits, pair, 1, np.random.default_rng(0))

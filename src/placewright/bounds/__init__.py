@@ -9,6 +9,7 @@ from placewright.algorithm import Algorithm
 from placewright.bounds.makespan.critical_path import critical_path
 from placewright.bounds.makespan.fractional_load import fractional_load
 from placewright.bounds.makespan.priced_spans import PricedSpans
+from placewright.bounds.makespan.refuted_spans import RefutedSpans
 from placewright.bounds.makespan.spans import spans
 from placewright.bounds.max_load.configuration import Configuration
 from placewright.bounds.max_load.fractional_load import fractional_load as divided_max_load
@@ -30,7 +31,7 @@ BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
 
 PROOFS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
     {
-        "makespan": MappingProxyType({"priced-spans": PricedSpans()}),
+        "makespan": MappingProxyType({"priced-spans": PricedSpans(), "refuted-spans": RefutedSpans()}),
         "max-load": MappingProxyType({"configuration": Configuration()}),
         "offload": MappingProxyType({"spine": SpineBound()}),
     }
