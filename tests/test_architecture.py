@@ -55,6 +55,8 @@ SHARED_BY_ALGORITHMS = {
     "placewright.solvers.makespan.start",
     "placewright.solvers.makespan.with_room",
     "placewright.solvers.makespan.cp_sat_model",
+    "placewright.solvers.makespan.cp_sat_symmetry",
+    "placewright.solvers.makespan.cp_sat_windows",
     "placewright.solvers.makespan.diagram_layers",
     "placewright.solvers.makespan.placeto_groups",
     "placewright.solvers.makespan.placeto_policy",

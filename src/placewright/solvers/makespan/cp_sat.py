@@ -33,8 +33,10 @@ class CpSat:
     Guarantee: the lower bound holds for the unrounded problem, since every duration is rounded down to whole quanta
     (an integer schedule in the same order is then never longer than the real one); every plan is retimed with the
     unrounded durations. Peak activations are not in the model: it relaxes memory to weights and KV cache, so the
-    bound holds, and plans that exceed the memory are dropped. Any-time. The budget's ``iterations`` counts CP-SAT's
-    deterministic time units (about seconds) on one worker, which makes the result depend on the seed alone.
+    bound holds, and plans that exceed the memory are dropped. Devices that can be swapped, whose links are alike in
+    both directions, are tried in one numbering alone: a plan is none the worse in it. Any-time. The budget's
+    ``iterations`` counts CP-SAT's deterministic time units (about seconds) on one worker, which makes the result depend
+    on the seed alone.
 
     Attributes
     ----------
@@ -63,7 +65,7 @@ class CpSat:
             incumbent = plan_for(problem, starting_placement(problem), provenance=Provenance("makespan-cp-sat"))
         if incumbent is not None and incumbent.value_s <= 0.0:
             return Result(incumbent, solver="makespan-cp-sat")
-        model = build(problem, incumbent)
+        model = build(problem, incumbent, budget)
         seed = int(rng.integers(2**31 - 1))
         best: list[Plan | None] = [incumbent]
         provenance = Provenance("makespan-cp-sat", None, "", {"workers": self.workers, "cp_sat_seed": seed})

@@ -4,15 +4,18 @@ Per unit k and device i a literal x[k, i], exactly one per unit. Per operator v 
 its optional interval on the device where it runs; intervals of a device don't overlap. A tensor that crosses has,
 under contention, a start and an end of its transfer, equal to those of an optional interval per pair of devices;
 intervals that share a link, port or channel don't overlap. Redundant rows carry the bound: device-aware heads and
-tails (``_kernel.path``), and the load of each device between the earliest head and the shortest tail.
+tails, lengthened by what lies in between (:mod:`.cp_sat_windows`); the load of each device between the earliest head
+and the shortest tail; and, up to 100 operators, at no instant do more of them run than there are devices. Of devices
+that can be swapped, units use the first one first: :mod:`.cp_sat_symmetry`, and the hint is renumbered so too.
 
 Every optional interval has variables of its own. With several optional intervals over one pair of variables, CP-SAT
 9.12 and 9.15 proved wrong optima while it used linear relaxations (9.15 on one of 600 random problems): hence
 the separate variables here and ``linearization_level = 0`` in the solver. It is also faster.
 
 That rounding is safe: let a real schedule have ends e and durations d, and set end' = floor(e / q) and start' = end' -
-floor(d / q). As floor(a + b) >= floor(a) + floor(b), precedence, exclusion, heads, tails and loads all still hold, and
-the makespan becomes floor(M / q). So the optimum of this program times q is never above the optimum of the problem.
+floor(d / q). As floor(a + b) >= floor(a) + floor(b), precedence, exclusion, counts, heads, tails and loads all still
+hold, and the makespan becomes floor(M / q). So the optimum of this program times q is never above the optimum of the
+problem.
 """
 
 from __future__ import annotations
@@ -24,11 +27,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from placewright._kernel.path import heads, tails
+from placewright.algorithm import Budget
 from placewright.arrays import Arrays, arrays_of
 from placewright.plan import Plan, Schedule, Transfer
 from placewright.problem import Problem
 from placewright.rounding import RELATIVE_SLACK, quantise_down
+from placewright.solvers.makespan.cp_sat_symmetry import classes_of, number_by_first_use, renumbered
+from placewright.solvers.makespan.cp_sat_windows import windows_of
 
 __all__ = ["Model", "build", "decisions"]
 
@@ -39,6 +44,9 @@ QUANTA = 2**30
 
 COARSE_QUANTA = 2**20
 """The same while no plan bounds the horizon."""
+
+MOST_COUNTED = 100
+"""Operators up to which those that run at an instant are counted: with 300 the rows cost more time than they save."""
 
 
 @dataclass(eq=False)
@@ -56,8 +64,8 @@ class Model:
     """(tensor, target) -> start and end of its transfer, under contention."""
 
 
-def build(problem: Problem, incumbent: Plan | None) -> Model:
-    """Make the program, bounded by the incumbent and hinted at it."""
+def build(problem: Problem, incumbent: Plan | None, budget: Budget) -> Model:
+    """Make the program, bounded by the incumbent and hinted at it, its devices renumbered as the program asks."""
     from ortools.sat.python import cp_model
 
     a = arrays_of(problem)
@@ -68,7 +76,7 @@ def build(problem: Problem, incumbent: Plan | None) -> Model:
     horizon = int(np.ceil(horizon_s / quantum)) + 1
     most = 2.0 * horizon_s  # what takes longer can't be part of a schedule within the horizon
     p = quantise_down(np.minimum(np.where(np.isfinite(g.processing), g.processing, 0.0), most), quantum)
-    (ready, done), (_, after) = heads(g), tails(g)
+    ready, done, after = windows_of(problem, budget)
     head, low, tail = (
         quantise_down(np.minimum(np.where(np.isfinite(s), s, 0.0), most) * (1 - RELATIVE_SLACK), quantum)
         for s in (ready, done, after)
@@ -79,6 +87,8 @@ def build(problem: Problem, incumbent: Plan | None) -> Model:
         choices = np.flatnonzero(a.allowed[k]).tolist()
         x.append({i: proto.new_bool_var(f"x{k}_{i}") for i in choices})
         proto.add_exactly_one(x[k].values())
+    classes = classes_of(problem)
+    number_by_first_use(proto, a, classes, x)
     for i in np.flatnonzero(np.isfinite(a.capacity)).tolist():
         terms = [int(a.resident[k]) * x[k][i] for k in range(len(x)) if i in x[k] and a.resident[k] > 0]
         if terms and sum(a.resident) > a.capacity[i]:
@@ -107,15 +117,21 @@ def build(problem: Problem, incumbent: Plan | None) -> Model:
             proto.add(makespan >= end[v] + int(tail[v, i])).only_enforce_if(here[i])
         proto.add_no_overlap(intervals)
         _load_row(model, a, p, head, tail, i)
+    running = []
     for v in range(n):
         choices = list(x[a.unit_of[v]])
+        shortest, longest = int(p[v, choices].min()), int((p[v, choices] + 2 * cut[v, choices]).max())
+        size = shortest if shortest == longest else proto.new_int_var(shortest, longest, f"d{v}")
+        running.append(proto.new_interval_var(start[v], size, end[v], f"r{v}"))
         proto.add(makespan >= end[v] + int(tail[v, choices].min()))
-        proto.add(end[v] >= start[v] + int(p[v, choices].min()))
+        proto.add(end[v] >= start[v] + shortest)
         proto.add(start[v] >= int(head[v, choices].min()))
+    if g.cut.shape[1] < n <= MOST_COUNTED:
+        proto.add_cumulative(running, [1] * n, g.cut.shape[1])
     _tensors(model, a, horizon)
     proto.minimize(makespan)
     if incumbent is not None:
-        _hint(model, a, incumbent)
+        _hint(model, a, incumbent, renumbered(a, classes, incumbent.device_of))
     return model
 
 
@@ -286,15 +302,16 @@ def _any_reader(model: Model, a: Arrays, u: int, j: int, readers: list[int]) -> 
     return need
 
 
-def _hint(model: Model, a: Arrays, plan: Plan) -> None:
+def _hint(model: Model, a: Arrays, plan: Plan, new: npt.NDArray[np.int64]) -> None:
+    """Hint at a plan whose devices are renumbered."""
     for k, row in enumerate(model.x):
         for i, literal in row.items():
-            model.proto.add_hint(literal, int(plan.device_of[a.member[a.member_ptr[k]]]) == i)
+            model.proto.add_hint(literal, int(new[plan.device_of[a.member[a.member_ptr[k]]]]) == i)
     for v in range(len(model.start)):
         model.proto.add_hint(model.start[v], int(plan.schedule.start_s[v] / model.quantum_s))
         model.proto.add_hint(model.end[v], int(plan.schedule.finish_s[v] / model.quantum_s))
     for t in plan.schedule.transfers:
-        if (t.tensor, t.target) in model.sent:
-            first, last = model.sent[t.tensor, t.target]
+        if (t.tensor, int(new[t.target])) in model.sent:
+            first, last = model.sent[t.tensor, int(new[t.target])]
             model.proto.add_hint(first, int(t.start_s / model.quantum_s))
             model.proto.add_hint(last, int(t.finish_s / model.quantum_s))
