@@ -106,7 +106,7 @@ class RefutedSpans:
     """
 
     widest: int = 100
-    tried: int = 12
+    tried: int = 40
 
     def __call__(
         self,
