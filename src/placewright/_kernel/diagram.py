@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from placewright._kernel.queues import enqueue, pass_on
+
 __all__ = ["FAR", "Diagram", "Room", "backward", "forward", "merge"]
 
 Ints = npt.NDArray[np.int32]
@@ -91,6 +93,10 @@ class Diagram(NamedTuple):
     """(N, Y) sum over the operators outside of the least weighted processing time."""
     load_above: Longs
     """(N, Y) the same inside."""
+    resources: Ints
+    """(D, D, 4) what a transfer occupies, -1: nothing; see :mod:`placewright._kernel.queues`."""
+    queues: int
+    """Resources that forward states tell of, which are then schedules and not to be merged; 0: no contention."""
 
 
 class Room(NamedTuple):
@@ -172,6 +178,8 @@ def forward(
                 begun = old[1 + i]
                 for k in range(g.read_ptr[v], g.read_ptr[v + 1]):
                     begun = max(begun, old[1 + D + slot[g.read[k]] * D + i])
+                if g.queues > 0:
+                    begun = max(begun, enqueue(g, v, i, old, slot, LA, row[count], arrival + L * D))
                 over = begun + g.processing[v, i]
                 low = max(over + g.tail[v, i], bounds[s])
                 if low >= limit:
@@ -197,6 +205,8 @@ def forward(
                             at = old[1 + D + slot[u] * D + j]
                             new[arrival + k * D + j] = old[1 + D + (LA + slot[u]) * D + j]
                         new[1 + D + k * D + j] = max(at, new[1 + j])
+                if g.queues > 0:
+                    pass_on(g, v, i, old, slot, LA, new, flat, live0, L)
                 # When the front could start, finish, and all be over.
                 following, soonest = FAR, FAR
                 for x in range(width):
@@ -385,6 +395,8 @@ def merge(
     count: int,
     D: int,
     L: int,
+    queues: int,
+    apart: int,
     most: int,
     drop: bool,
     real: Flags,
@@ -403,12 +415,16 @@ def merge(
 
     Parameters
     ----------
+    queues, apart : int
+        Resources that states tell of; how far two are apart that differ in where a tensor comes from.
     real : (S,)
         Of the states that the candidates were made from, whether schedules stand behind them.
     chosen, row, floor, bound, pure : (most, ...)
         Left holding the candidates that states come from, the states, and whether schedules stand behind them.
     """
-    width = 1 + D + L * D
+    width = 1 + D + L * D + queues
+    whole = 1 + D + 2 * L * D + queues
+    sources = L * D if queues > 0 else 0
     states = 0
     for c in np.argsort(room.bound[:count], kind="mergesort"):
         nearest, least = -1, 2 * FAR
@@ -420,6 +436,10 @@ def merge(
                 rise = max(rise, change)
                 fall = max(fall, -change)
                 if rise >= least and fall >= least:
+                    break
+            for d in range(whole, whole + sources):
+                if row[r, d] != room.row[c, d] and (rise < least or fall < least):
+                    rise, fall = max(rise, apart), max(fall, apart)
                     break
             if min(rise, fall) < least:
                 least, nearest = min(rise, fall), r

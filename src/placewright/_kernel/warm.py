@@ -155,13 +155,15 @@ def _warm_up_diagram() -> None:
         row, np.zeros((0, 1, 1), dtype=np.int32), row, row, _ints(0, 0), none, _ints(0, 0), none, two, none,
         _ints(0, 0, 1), one, one, _ints(0, 1, 1), one, _ints(1), _ints(0, 1, 1), one, flag, _ints(0, 0), none, none,
         one, none, _ints(0, 0, 1), one, flag, _ints(0, 0), none, none, none, wide, wide, longs[:1].copy(), longs, longs,
+        np.full((1, 1, 4), -1, dtype=np.int32), 0,
     )  # fmt: skip
     rows, count, at = np.zeros((8, 2), dtype=np.int32), np.zeros(8, dtype=np.int32), np.zeros(8, dtype=np.int64)
     room = Room(rows, rows.copy(), count, at, count.copy(), count.copy(), row.copy(), row.copy(), row.copy(), none)
     ptr, state, real = np.array([[0, 1], [0, 1]], dtype=np.int64), np.zeros((1, 2), dtype=np.int32), flag.copy()
     forward(g, 1, ptr, state, count[:1].copy(), ptr, state, 9, room)
     made = backward(g, 0, ptr, state, count[:1].copy(), ptr, state, 9, room)
-    merge(room, made, 1, 0, 1, False, real, at[:1].copy(), state.copy(), state.copy(), count[:1].copy(), real.copy())
+    rest = at[:1].copy(), state.copy(), state.copy(), count[:1].copy(), real.copy()
+    merge(room, made, 1, 0, 0, 0, 1, False, real, *rest)
 
 
 @cache

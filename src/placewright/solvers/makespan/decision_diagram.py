@@ -13,7 +13,6 @@ from placewright._kernel.diagram import Diagram, Room, backward, forward, merge
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
 from placewright.arrays import arrays_of
 from placewright.evaluate import plan_for
-from placewright.objective import Makespan
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import OPTIMALITY_TOLERANCE, Result
@@ -29,9 +28,6 @@ _Rows = TypeVar("_Rows", bound=npt.NDArray[Any])
 
 QUANTA = 1 << 27
 """Quanta that the incumbent's makespan is divided into; rounding costs some 1e-8 of it an operator on a path."""
-
-STRETCHES = (1.0, 1.25, 1.5, 2.0)
-"""Factors of transfer times with which plans are sought under contention, of which the states know nothing."""
 
 MOST_WIDE = 20_000
 """States an ideal beyond which the width does not grow."""
@@ -67,8 +63,8 @@ class DecisionDiagram:
     Every schedule that beats the incumbent then still passes states that are nowhere above its own; so the least bound
     at the last ideal holds, and when no state is left, the incumbent is optimal. A merged state is nobody's schedule,
     and what it dominates is merged with it, since floors that hold for schedules need not hold for it.
-    *Restriction*: with states dropped instead, those that are left are schedules; under contention also with longer
-    transfers, so that waiting for a link harms less.
+    *Restriction*: with states dropped instead, those that are left are schedules; under contention states then also
+    say when each resource is free, so that transfers wait for it as the judge lets them.
 
     Relaxed and restricted decision diagrams are those of Bergman, Cire, van Hoeve and Hooker (Decision Diagrams for
     Optimization, Springer 2016); the states, their floors, and the joining of two directions are ours.
@@ -119,7 +115,7 @@ class DecisionDiagram:
         on_progress: OnProgress = ignore,
     ) -> Result:
         """Raise the bound and lower the value until they meet or the budget is spent."""
-        begun, name, objective = budget.elapsed_s, "decision-diagram", problem.objective
+        begun, name = budget.elapsed_s, "decision-diagram"
         a = arrays_of(problem)
         ideals = ideals_of(problem.graph)
         if ideals is None or not a.allowed.any(axis=1).all():
@@ -137,8 +133,8 @@ class DecisionDiagram:
         while not budget.spent and (rounds is None or done < rounds):
             value = best.value_s if best is not None else inf
             limit = min(QUANTA, int(value / quantum)) if best is not None else QUANTA
-            opened = budget.elapsed_s
-            for relaxed in (search.up, search.down):
+            opened, over = budget.elapsed_s, search.exact
+            for relaxed in () if over else (search.up, search.down):
                 proved = relaxed(min(limit, search.own), width, budget)
                 if proved is None:
                     break
@@ -149,12 +145,12 @@ class DecisionDiagram:
                     break
             if budget.spent or bound >= value * (1.0 - OPTIMALITY_TOLERANCE):
                 break
-            for stretch in (1.0,) if isinstance(objective, Makespan) and objective.contention == "none" else STRETCHES:
-                for device, order in search.restricted(int(limit * stretch), width, stretch, budget):
+            for queued in (False, True)[int(over) : 1 + search.contended]:
+                for device, order in search.restricted(limit, width, queued, budget):
                     found = _plan(problem, device, order, Provenance(name, None, "", {"width": width}))
                     if found is not None and (best is None or found.value_s < best.value_s):
                         best = found
-            if search.exact or width >= MOST_WIDE:
+            if (search.exact and not search.contended) or width >= MOST_WIDE:
                 break  # nothing was merged: what is left of the gap is outside the model
             done += 1
             spent = budget.elapsed_s - opened
@@ -172,10 +168,11 @@ class _Search:
     """The states of both directions: those of one prune the other."""
 
     def __init__(self, g: Diagram) -> None:
-        self.g = g
+        self.plain, self.g, self.contended = g._replace(queues=0), g, g.queues > 0
+        self.apart = int(np.median(g.transfer[g.transfer > 0])) // 4 if (g.transfer > 0).any() else 0
         self.ideals = len(g.live_ptr) - 1
         self.D = g.processing.shape[1]
-        self.numbers = 1 + self.D * (1 + 2 * int(np.diff(g.live_ptr).max(initial=0)))
+        self.numbers = 1 + self.D + (2 + self.contended) * self.D * int(np.diff(g.live_ptr).max(initial=0)) + g.queues
         self.room = self._room(4096)
         self.before, self.after = self._nothing(), self._nothing()
         self.exact = False
@@ -183,7 +180,7 @@ class _Search:
 
     def up(self, limit: int, width: int, budget: Budget) -> int | None:
         """Relax from the end; return a bound, or ``None`` when the budget was spent before there was one."""
-        layers = _Layers(self, range(self.ideals - 1, -1, -1), limit, width, budget)
+        layers = _Layers(self, range(self.ideals - 1, -1, -1), limit, width, budget, g=self.plain)
         if not layers.complete:
             return None
         self.after = layers.ptr, layers.states
@@ -191,23 +188,26 @@ class _Search:
 
     def down(self, limit: int, width: int, budget: Budget) -> int | None:
         """Relax from the start."""
-        layers = _Layers(self, range(self.ideals), limit, width, budget)
+        layers = _Layers(self, range(self.ideals), limit, width, budget, g=self.plain)
         if not layers.complete:
             return None
         self.before, self.exact = (layers.ptr, layers.states), layers.exact
         return layers.least
 
-    def restricted(self, limit: int, width: int, stretch: float, budget: Budget) -> list[tuple[Ints, Ints]]:
+    def restricted(self, limit: int, width: int, queued: bool, budget: Budget) -> list[tuple[Ints, Ints]]:
         """Placements and orders of the schedules that are left when states are dropped, the best one first.
 
-        ``stretch`` times the transfer times leave room for transfers that wait for each other.
+        ``queued``: the states know when resources are free. What is pruned by then has to hold up to ``limit``, which
+        what bounds were pruned by, the end of the best schedule without contention, does not.
         """
-        kept = self.g
-        if stretch > 1.0:
-            self.g = kept._replace(transfer=np.minimum(kept.transfer * stretch, 2 * QUANTA).astype(np.int32))
-        layers = _Layers(self, range(self.ideals), min(limit, 2 * QUANTA), width, budget, drop=True)
-        self.g = kept
-        if layers.complete and stretch == 1.0:
+        kept = self.before, self.after
+        if queued:
+            self.before = self._nothing()
+            self.up(limit, width, budget)
+        g = self.g if queued else self.plain
+        layers = _Layers(self, range(self.ideals), limit, width, budget, drop=True, g=g)
+        self.before, self.after = kept
+        if layers.complete and not queued:
             self.own = min(self.own, layers.least)
         return layers.decisions() if layers.complete else []
 
@@ -231,9 +231,9 @@ class _Layers:
     """One pass over the ideals in a direction."""
 
     def __init__(
-        self, search: _Search, way: range, limit: int, width: int, budget: Budget, *, drop: bool = False
+        self, search: _Search, way: range, limit: int, width: int, budget: Budget, *, drop: bool = False, g: Diagram
     ) -> None:
-        g, D = search.g, search.D
+        D = search.D
         forwards = way.step > 0
         self.complete, self.exact, self.least, self.search = False, False, limit, search
         self.ptr = np.zeros((search.ideals, 2), dtype=np.int64)
@@ -257,7 +257,8 @@ class _Layers:
                 if count < 0:
                     search.grow()
             room, L = search.room, int(g.live_ptr[k + 1] - g.live_ptr[k])
-            states = merge(room, count, D, L, width, drop, self.real, kept, row, floor, bound, pure)
+            tied = g.queues, search.apart, width, drop
+            states = merge(room, count, D, L, *tied, self.real, kept, row, floor, bound, pure)
             while used + states > len(self.bounds):
                 self.states, self.origin = _twice(self.states), _twice(self.origin)
                 self.bounds, self.real = _twice(self.bounds), _twice(self.real)

@@ -148,7 +148,18 @@ def diagram_of(problem: Problem, ideals: list[int], quantum_s: float, most: int)
         multiplier,
         (1 - member) @ weighted.T,
         member @ weighted.T,
+        *_queues(g.resources),
     )
+
+
+def _queues(resources: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
+    """Give numbers to the resources that lie between two devices."""
+    D = len(resources)
+    between = resources[~np.eye(D, dtype=np.bool_)]
+    used = np.unique(between[between >= 0])
+    numbers = np.full(int(resources.max(initial=-1)) + 2, -1, dtype=np.int32)
+    numbers[used] = np.arange(len(used), dtype=np.int32)
+    return numbers[resources], len(used)  # -1, nothing, is the last of the numbers
 
 
 class _Rows:
