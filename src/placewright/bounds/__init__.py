@@ -31,7 +31,7 @@ BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
 
 PROOFS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
     {
-        "makespan": MappingProxyType({"priced-spans": PricedSpans(), "refuted-spans": RefutedSpans()}),
+        "makespan": MappingProxyType({"refuted-spans": RefutedSpans(), "priced-spans": PricedSpans()}),
         "max-load": MappingProxyType({"configuration": Configuration()}),
         "offload": MappingProxyType({"spine": SpineBound()}),
     }
