@@ -1,6 +1,6 @@
 """Random narrow networks whose transfers take as long as their computing, or longer: value, bound and gap of solvers.
 
-Run: ``python benchmarks/quality/narrow_dags.py [--budget 60] [--solvers auto,...] [--only w5] [-o docs/narrow-dags.md]``.
+Run: ``python benchmarks/quality/narrow_dags.py [--budget 60] [--solvers auto,...] [--only w5] [-o PAGE.md]``.
 A network has layers of 1 to ``width`` operators; an operator reads one to three operators of the two layers before its
 own. Processing times are drawn for each operator and device by itself (unrelated machines), transfer times vary by half
 around ``ratio`` times the mean processing time, alike on all links. Compiling is not counted.
