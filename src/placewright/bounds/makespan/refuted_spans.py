@@ -48,6 +48,9 @@ AT_ONCE = 500
 LEAP, LEAST_LEAP = 0.03, 0.0005
 """Part by which a span's time is raised, at first and at least."""
 
+SMALL_LEAP = 0.004
+"""Part below which more nodes are better than a smaller leap."""
+
 MET = 1.0 - 1e-9
 """Part of a value that is as good as the value."""
 
@@ -170,7 +173,7 @@ class RefutedSpans:
                 yield rounded_down(total)
                 continue
             pair.leap /= 3.0
-            if pair.leap < LEAST_LEAP:
+            if pair.leap < (LEAST_LEAP if outcome == FOUND else SMALL_LEAP):
                 pair.leap = LEAP / 3.0
                 pair.closed, pair.stuck = outcome == FOUND, True
 
