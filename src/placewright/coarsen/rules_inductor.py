@@ -7,12 +7,12 @@ from placewright.coarsen.loops import Loops
 __all__ = ["LOOPS"]
 
 _ELEMENTWISE = """
-_to_copy abs add addcdiv addcmul batch_norm bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min
-clone contiguous cos div dropout elu eq erf erfc exp expand_as expm1 fill floor floor_divide fmod full_like ge gelu glu gt
-hardsigmoid hardswish hardtanh isfinite isinf isnan le leaky_relu lerp log log10 log1p log2 logical_and logical_not
-logical_or logical_xor lt masked_fill maximum minimum mish mul nan_to_num ne neg new_ones new_zeros ones_like pow
-prelu reciprocal relu relu6 remainder round rsqrt rsub selu sigmoid sign silu sin softplus sqrt square sub tanh
-threshold to tril triu true_divide type_as where zeros_like
+_to_copy abs add addcdiv addcmul batch_norm bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max
+clamp_min clone contiguous cos div dropout elu eq erf erfc exp expand_as expm1 fill floor floor_divide fmod
+full_like ge gelu glu gt hardsigmoid hardswish hardtanh isfinite isinf isnan le leaky_relu lerp log log10 log1p log2
+logical_and logical_not logical_or logical_xor lt masked_fill maximum minimum mish mul nan_to_num ne neg new_ones
+new_zeros ones_like pow prelu reciprocal relu relu6 remainder round rsqrt rsub selu sigmoid sign silu sin softplus
+sqrt square sub tanh threshold to tril triu true_divide type_as where zeros_like
 """
 
 _REDUCTIONS = """
