@@ -21,7 +21,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 $(CORE)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(CORE)
-	$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . pytest pytest-xdist hypothesis
+	$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . pytest pytest-xdist hypothesis xlwt
 	touch $@
 
 install: $(VENV)/installed

@@ -44,6 +44,9 @@ def test_auto_ends_at_the_optimum_of_small_problems(problem: pw.Problem) -> None
 def test_every_solver_keeps_the_contract(name: str) -> None:
     """Every solver: a legal plan, a bound below it, the same plan again from the same seed and iterations."""
     problem = _chain()
+    why_not = SOLVERS["makespan"][name].supports(problem)
+    if why_not is not None and "install" in why_not:
+        pytest.skip(why_not)
     results = [
         pw.solve(problem, solver=name, budget=Budget(iterations=2000 if name == "annealing" else 5), seed=3)
         for _ in "ab"
