@@ -28,7 +28,7 @@ from tests.max_load.random_problems import max_load_problems
 from tests.workloads import FOLDER, workload
 
 SOME = settings(
-    max_examples=150,
+    max_examples=100,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     derandomize=True,
@@ -51,7 +51,7 @@ def test_the_bound_is_not_above_the_optimum(problem: Problem, factor: float) -> 
 
 
 @pytest.mark.slow
-@settings(SOME, max_examples=250)
+@settings(SOME, max_examples=100)
 @given(max_load_problems(replicate=False, contiguity="any"), st.sampled_from([inf, 1.5, 1.0]))
 def test_the_bound_of_placements_without_order_is_not_above_the_optimum(problem: Problem, factor: float) -> None:
     """Where it matters most: unlike devices, CPUs, classes, wishes, links by pair, both passes."""

@@ -65,7 +65,7 @@ def unhurried() -> Iterator[None]:
         yield
 
 
-@examples(1000)
+@examples(400)
 @given(offload_problems(most_operators=6))
 def test_below_the_optimum(problem: Problem) -> None:
     """Both bounds hold for pools, pins, classes, unlike accelerators and links, any memory and number of calls."""

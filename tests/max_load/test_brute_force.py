@@ -35,7 +35,7 @@ def judged_value(problem, where, replicas=()):
     return judged.value_s if judged.feasible else INF
 
 
-@settings(SETTINGS, max_examples=1500)
+@settings(SETTINGS, max_examples=500)
 @given(max_load_problems(most_devices=4), st.data())
 def test_the_judge_agrees_on_single_placements(problem, data):
     """One random placement of a random problem, now and then with replicas, has the value that plain loops give it."""
@@ -51,7 +51,7 @@ def test_the_judge_agrees_on_single_placements(problem, data):
     assert judged_value(problem, where, replicas) == pytest.approx(value_of(problem, where, replicas), rel=1e-12)
 
 
-@settings(SETTINGS, max_examples=1000)
+@settings(SETTINGS, max_examples=400)
 @given(max_load_problems(most_operators=4))
 def test_the_optimum_is_the_least_that_the_judge_gives(problem):
     """Over all placements of the units and all partitions of the devices into stages, those of unlike devices too."""

@@ -34,7 +34,7 @@ def judged_value(problem, where, calls):
     return judged.value_s if judged.feasible else INF
 
 
-@settings(SETTINGS, max_examples=1500)
+@settings(SETTINGS, max_examples=500)
 @given(offload_problems(), st.data())
 def test_the_judge_agrees_on_single_plans(problem, data):
     """A random placement with random calls has the value that plain loops give it, or breaks a rule for both."""
@@ -48,7 +48,7 @@ def test_the_judge_agrees_on_single_plans(problem, data):
     assert judged_value(problem, device, calls) == pytest.approx(value_of(problem, device, calls), rel=1e-12)
 
 
-@settings(SETTINGS, max_examples=1000)
+@settings(SETTINGS, max_examples=400)
 @given(offload_problems(most_operators=3))
 def test_the_optimum_is_the_least_that_the_judge_gives(problem):
     """Over all placements on all devices, and all numbers of calls."""

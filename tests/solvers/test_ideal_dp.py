@@ -31,13 +31,13 @@ from tests.max_load.brute_force import optimum
 from tests.max_load.random_problems import max_load_problems
 
 MANY = settings(
-    max_examples=1000,
+    max_examples=400,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],
 )
-SOME = settings(MANY, max_examples=400)
+SOME = settings(MANY, max_examples=200)
 WORKLOADS = Path(os.environ.get("PLACEWRIGHT_WORKLOADS", Path(__file__).parents[3] / "shared" / "workloads"))
 EXACT = {"contiguity": "contiguous", "contiguous_cpus": True, "channels": False, "uniform_links": True}
 

@@ -26,13 +26,13 @@ from tests.random_problems import problems
 pytestmark = pytest.mark.slow
 
 MANY = settings(
-    max_examples=600,
+    max_examples=250,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],  # a problem of six operators is small enough to be read
 )
-SOME = settings(MANY, max_examples=150)
+SOME = settings(MANY, max_examples=100)
 FEW = settings(MANY, max_examples=60)
 SLACK = 1e-8
 
