@@ -16,7 +16,8 @@ from placewright.arrays import arrays_of
 from placewright.evaluate import plan_for
 from placewright.problem import Problem
 from placewright.result import Result
-from placewright.solvers.makespan.genetic import Genetic, _empty, _limits
+from placewright.solvers.makespan.genetic import Genetic, _empty
+from placewright.solvers.makespan.start import limits_of
 from placewright.verify import verify
 from tests.brute_force import optimum
 from tests.random_problems import problems
@@ -44,9 +45,9 @@ def test_random_chromosomes_and_their_children_are_orders_and_placements(problem
     if not a.allowed.any(axis=1).all():
         return
     parents, children = _empty(6, n), _empty(6, n)
-    scatter(a.network, _limits(a), parents, 0, rng)
+    scatter(a.network, limits_of(a), parents, 0, rng)
     for _ in range(3):
-        breed(a.network, _limits(a), parents, children, 1.2, 1.0, 1.0, rng)
+        breed(a.network, limits_of(a), parents, children, 1.2, 1.0, 1.0, rng)
         parents, children = children, parents
         for device, order in zip(parents.device, parents.order, strict=True):
             assert sorted(order.tolist()) == list(range(n))

@@ -24,7 +24,8 @@ from placewright._kernel.configuration import (
     upper_labels,
     width_score,
 )
-from placewright._kernel.diagram import Diagram, Room, backward, forward, merge
+from placewright._kernel.diagram import Diagram, Room, backward, forward
+from placewright._kernel.diagram_merge import merge
 from placewright._kernel.divided import multiplicative_weights, priced_sum
 from placewright._kernel.energy import least_energy
 from placewright._kernel.genetic import Population, appraise, breed, scatter

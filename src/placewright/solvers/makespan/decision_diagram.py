@@ -9,7 +9,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from placewright._kernel.diagram import Diagram, Room, backward, forward, merge
+from placewright._kernel.diagram import Diagram, Room, backward, forward
+from placewright._kernel.diagram_merge import merge
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
 from placewright.arrays import arrays_of
 from placewright.evaluate import plan_for

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright._kernel.anneal import Limits
 from placewright._kernel.genetic import Population, appraise, breed, scatter
 from placewright._kernel.schedule import decode, workspace
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
-from placewright.arrays import Arrays, arrays_of
+from placewright.arrays import arrays_of
 from placewright.evaluate import plan_for
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
-from placewright.solvers.makespan.start import starting_placement
+from placewright.solvers.makespan.start import limits_of, starting_placement
 
 __all__ = ["Genetic"]
 
@@ -127,7 +126,7 @@ class _Herd:
 
     def __init__(self, problem: Problem, incumbent: Plan | None, size: int, rng: np.random.Generator) -> None:
         a, n = arrays_of(problem), len(problem.graph)
-        self.g, self.limits, self.w, self.tail = a.network, _limits(a), workspace(a.network), np.zeros(n)
+        self.g, self.limits, self.w, self.tail = a.network, limits_of(a), workspace(a.network), np.zeros(n)
         device, order = starting_placement(problem), np.arange(n, dtype=np.int32)
         if incumbent is not None:
             made = incumbent.schedule
@@ -169,13 +168,6 @@ class _Herd:
             rows.device[last], rows.order[last], rows.cost[last] = self.elite
         breed(self.g, self.limits, rows, self.children, 1.0 + 1.0 / len(rows.cost), crossover, mutation, rng)
         self.rows, self.children = self.children, rows
-
-
-def _limits(a: Arrays) -> Limits:
-    rows, columns = np.nonzero(a.allowed)
-    choice_ptr = np.searchsorted(rows, np.arange(len(a.allowed) + 1)).astype(np.int32)
-    units = a.unit_of, a.member_ptr, a.member
-    return Limits(*units, choice_ptr, columns.astype(np.int32), a.resident, a.capacity, a.output, a.memory_may_bind)
 
 
 def _empty(size: int, n: int) -> Population:

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from placewright._kernel.anneal import Limits
 from placewright._kernel.schedule import workspace
 from placewright._kernel.simulate import simulate
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
-from placewright.arrays import Arrays, arrays_of
+from placewright.arrays import arrays_of
 from placewright.evaluate import plan_for
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
 from placewright.solvers.makespan.placeto_groups import Groups, groups_of
-from placewright.solvers.makespan.start import starting_placement
+from placewright.solvers.makespan.start import limits_of, starting_placement
 
 if TYPE_CHECKING:
     from placewright.solvers.makespan.placeto_policy import Policy
@@ -131,7 +130,7 @@ class Training:
         self.groups = groups_of(problem, groups, device)
         self.problem, self.best, self.on_progress = problem, incumbent, on_progress
         self.ends: list[float] = []
-        self._network, self._limits, self._work = a.network, _limits(a), workspace(a.network)
+        self._network, self._limits, self._work = a.network, limits_of(a), workspace(a.network)
         self._start = _placed(self.groups, device)
         self._before: list[npt.NDArray[np.float64]] = []
         seconds, sent = self.groups.seconds, self.groups.sent_bytes
@@ -207,13 +206,6 @@ def _placed(groups: Groups, device_of: npt.NDArray[np.int32]) -> npt.NDArray[np.
     count = np.zeros(groups.allowed.shape)
     np.add.at(count, (groups.of, device_of), 1.0)
     return np.asarray(np.argmax(np.where(groups.allowed, count, -1.0), axis=1), dtype=np.int64)
-
-
-def _limits(a: Arrays) -> Limits:
-    rows, columns = np.nonzero(a.allowed)
-    choice_ptr = np.searchsorted(rows, np.arange(len(a.allowed) + 1)).astype(np.int32)
-    units = a.unit_of, a.member_ptr, a.member
-    return Limits(*units, choice_ptr, columns.astype(np.int32), a.resident, a.capacity, a.output, a.memory_may_bind)
 
 
 @contextmanager
