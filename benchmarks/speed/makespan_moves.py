@@ -17,7 +17,8 @@ from placewright._kernel.anneal import State, anneal, cost_of
 from placewright._kernel.makespan_search import KINDS, kept_cost, search_schedules, search_state
 from placewright._kernel.path import tails
 from placewright._kernel.schedule import workspace
-from placewright._kernel.standing import rebuild, standing
+from placewright._kernel.standing import standing
+from placewright._kernel.standing_kept import rebuild
 from placewright._kernel.warm import warm_up
 from placewright.arrays import arrays_of
 from placewright.solvers.makespan.start import limits_of

@@ -17,7 +17,8 @@ from placewright._kernel.makespan_search import KINDS, activations_on, kept_cost
 from placewright._kernel.memory import peak_activations
 from placewright._kernel.path import tails
 from placewright._kernel.schedule import Network, decode, workspace
-from placewright._kernel.standing import Standing, commit, rebuild, retime, revert, standing
+from placewright._kernel.standing import Standing, retime, revert, standing
+from placewright._kernel.standing_kept import commit, rebuild
 from placewright.arrays import Arrays, arrays_of
 from placewright.solvers.makespan.start import limits_of
 

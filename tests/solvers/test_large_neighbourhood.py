@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import placewright as pw
 from placewright._kernel.makespan_search import kept_cost, search_state
 from placewright._kernel.path import tails
-from placewright._kernel.standing import rebuild, standing
+from placewright._kernel.standing import standing
+from placewright._kernel.standing_kept import rebuild
 from placewright.algorithm import Budget
 from placewright.arrays import arrays_of
 from placewright.evaluate import judge

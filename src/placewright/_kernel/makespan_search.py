@@ -11,7 +11,8 @@ from numba import njit
 from placewright._kernel.anneal import Limits
 from placewright._kernel.changes import begin, put_unit, shift, turn
 from placewright._kernel.schedule import Network
-from placewright._kernel.standing import Standing, commit, retime, revert, uncounted
+from placewright._kernel.standing import Standing, retime, revert, uncounted
+from placewright._kernel.standing_kept import commit
 
 __all__ = ["KINDS", "Search", "activations_on", "kept_cost", "search_schedules", "search_state"]
 

@@ -46,8 +46,9 @@ from placewright._kernel.segment import Stages, cut, multipliers, table
 from placewright._kernel.simulate import simulate
 from placewright._kernel.span_refute import refute
 from placewright._kernel.span_search import least_time, scratch_for
-from placewright._kernel.standing import commit, free_before, rebuild, revert, standing
+from placewright._kernel.standing import free_before, revert, standing
 from placewright._kernel.standing import retime as time_again
+from placewright._kernel.standing_kept import commit, rebuild
 
 __all__ = ["warm_up", "warm_up_loads", "warm_up_makespan", "warm_up_offload"]
 

@@ -12,7 +12,8 @@ from placewright._kernel.anneal import Limits
 from placewright._kernel.makespan_search import KINDS, Search, kept_cost, search_schedules, search_state
 from placewright._kernel.path import tails
 from placewright._kernel.schedule import Network
-from placewright._kernel.standing import Standing, rebuild, standing
+from placewright._kernel.standing import Standing, standing
+from placewright._kernel.standing_kept import rebuild
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
 from placewright.arrays import Arrays, arrays_of
 from placewright.evaluate import plan_for

@@ -12,7 +12,8 @@ from placewright._kernel.anneal import Limits
 from placewright._kernel.changes import begin, put_unit, reorder
 from placewright._kernel.makespan_search import Search, kept_cost
 from placewright._kernel.schedule import Network
-from placewright._kernel.standing import Standing, commit, retime, revert
+from placewright._kernel.standing import Standing, retime, revert
+from placewright._kernel.standing_kept import commit
 from placewright.algorithm import Budget
 from placewright.solvers.cp_sat_run import run_cp_sat
 from placewright.solvers.makespan.window_model import Window, WindowModel, build_window, proposal
