@@ -82,7 +82,8 @@ def headline(
     interrupted = ", interrupted" if result.interrupted else ""
     cards.append(("solver", result.solver or "none", f"{format_seconds(result.runtime_s)}{seed}{interrupted}"))
     return "\n".join(
-        f'<div class="card"><dt>{escape(label)}</dt><dd class="value">{escape(value)}</dd>'
+        f'<div class="card"><dt>{escape(label)}</dt>'
+        f'<dd class="value{" words" if len(value) > 12 else ""}">{escape(value)}</dd>'
         f'<dd class="note">{escape(note)}</dd></div>'
         for label, value, note in cards
     )
