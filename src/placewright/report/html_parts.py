@@ -222,7 +222,7 @@ def facts(problem: Problem, result: Result, evaluation: Evaluation | None) -> st
         if isinstance(problem.objective, Offload):
             listing.append(("calls", f"{sum(len(use.loads) for use in evaluation.devices):,}"))
         else:
-            listing.append(("transfers", f"{len(evaluation.schedule.transfers):,}"))
+            listing.append(("tensors sent", f"{len(evaluation.schedule.transfers):,}"))
         listing.append(("broken rules", "; ".join(evaluation.violations) or "none"))
     if result.plan is not None and result.plan.provenance.version:
         listing.append(("placewright", result.plan.provenance.version))
