@@ -27,6 +27,9 @@ SLOW_LISTS_UP_TO = 3_000
 MOVED_UP_TO = 30_000
 """Most operators for which search by lists leaves the greater part of the budget to search by moves."""
 
+PROOF_SHARES = {"refuted-spans": 0.45}
+"""Shares of what is left of the budget: wide networks need it for refuting, where prices of windows do little."""
+
 
 def _stages(problem: Problem, best: Result) -> list[Stage]:
     n = len(problem.graph)
@@ -46,7 +49,7 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
     if n <= TINY and fits("makespan-cp-sat"):
         lists.append(Stage(MAKESPAN_SOLVERS["large-neighbourhood"].algorithm, 0.1, 0.1, "large-neighbourhood"))
         quick = [Stage(MAKESPAN_SOLVERS["makespan-cp-sat"].algorithm, 0.3)]
-    proofs = [(name, proof, 0.3) for name, proof in PROOFS["makespan"].items()]
+    proofs = [(name, proof, PROOF_SHARES.get(name, 0.3)) for name, proof in PROOFS["makespan"].items()]
     if n > LARGE and fits("list-search"):
         proofs.insert(0, ("list-search", MAKESPAN_SOLVERS["list-search"].algorithm, 0.4))
     if fits("decision-diagram"):
