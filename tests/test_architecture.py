@@ -23,7 +23,7 @@ ROWS = (
     ("problem",),
     ("plan", "measurement"),
     ("result",),
-    ("arrays", "loads", "offloads"),
+    ("arrays", "loads", "offloads", "one_copy"),
     ("evaluate",),
     ("verify",),
     ("algorithm",),

@@ -25,8 +25,8 @@ from placewright.algorithm import Algorithm, Budget, Progress
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import ExecutionError, InvalidInput, MissingExtra, NoPlan, PlacewrightError
 from placewright.graph import Operator, OperatorGraph, Source, Tensor
-from placewright.objective import Makespan, MaxLoad, Offload
-from placewright.plan import Plan, Provenance, Schedule, Transfer
+from placewright.objective import Makespan, MaxLoad, Offload, Throughput
+from placewright.plan import Copy, Plan, Provenance, Schedule, Transfer
 from placewright.problem import Problem, Times, Wish
 from placewright.result import Result, Status
 
@@ -45,6 +45,7 @@ __all__ = [
     "Algorithm",
     "Budget",
     "Cluster",
+    "Copy",
     "Device",
     "ExecutionError",
     "InvalidInput",
@@ -66,6 +67,7 @@ __all__ = [
     "Source",
     "Status",
     "Tensor",
+    "Throughput",
     "Times",
     "Transfer",
     "Wish",

@@ -14,7 +14,7 @@ from placewright.objective import MaxLoad
 from placewright.problem import Problem
 from placewright.ragged import ragged
 
-__all__ = ["MOST_PAIR_TIMES", "Loads", "loads_of", "objective_of", "order_edges"]
+__all__ = ["MOST_PAIR_TIMES", "Loads", "loads_of", "objective_of", "order_blocks", "order_edges"]
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -168,6 +168,11 @@ def order_edges(graph: OperatorGraph) -> list[tuple[int, int]]:
             elif not (has_forward[a] and has_forward[b]):
                 edges.add((b, a))
     return sorted(edges)
+
+
+def order_blocks(graph: OperatorGraph) -> Ints:
+    """(U,) block of each unit: see ``block_of`` of :class:`Loads`."""
+    return _blocks(max(graph.unit_of, default=-1) + 1, order_edges(graph))
 
 
 def _make(problem: Problem) -> Loads:

@@ -15,6 +15,7 @@ __all__ = [
     "Objective",
     "Offload",
     "Overlap",
+    "Throughput",
     "TrainingObjective",
     "as_objective",
     "described",
@@ -93,13 +94,45 @@ class MaxLoad:
         _check("contiguity", self.contiguity, get_args(Contiguity))
         _check("training objective", self.training, get_args(TrainingObjective))
         _check("overlap", self.overlap, get_args(Overlap))
-        if self.sync_period < 1:
-            raise InvalidInput(f"sync period {self.sync_period} is not at least 1 sample")
-        bandwidth = self.sync_bandwidth_bytes_per_s
-        if bandwidth is not None and not 0 < bandwidth < float("inf"):
-            raise InvalidInput(
-                f"sync bandwidth {bandwidth} B/s is not above 0 and finite; leave it out to use that of the links"
-            )
+        _check_sync(self.sync_period, self.sync_bandwidth_bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Time per sample in steady state when several copies of the network, or of parts of it, run side by side.
+
+    A plan is a set of *copies*. A copy is a placement of the whole network with a share of the samples, and copies may
+    meet on devices: two that differ at one stage alone are a pipeline with that stage on two devices. The load of a
+    device is the sum over the copies of share times load, as under ``max-load`` with both passes added; a device holds
+    the weights and the KV cache of an operator once, however many of its copies run there. When training, the devices
+    that hold copies of an operator synchronise its weights: each of r devices pays 2 (r - 1) / r x weight bytes /
+    bandwidth for each synchronisation, which overlaps nothing. With one copy it is the max-load.
+
+    Attributes
+    ----------
+    contiguity : {"contiguous", "convex", "any"}
+        Of each copy by itself, as in :class:`MaxLoad`.
+    contiguous_cpus : bool
+        As in :class:`MaxLoad`.
+    overlap : {"none", "transfers", "full"}
+        As in :class:`MaxLoad`, of the sums over all copies.
+    sync_period : int
+        Samples between two synchronisations.
+    sync_bandwidth_bytes_per_s : float or None
+        Bandwidth of a synchronisation; ``None``: that of the slowest link between two of the devices.
+    """
+
+    contiguity: Contiguity = "contiguous"
+    contiguous_cpus: bool = True
+    overlap: Overlap = "none"
+    sync_period: int = 1
+    sync_bandwidth_bytes_per_s: float | None = None
+    name: Literal["throughput"] = "throughput"
+
+    def __post_init__(self) -> None:
+        _check("contiguity", self.contiguity, get_args(Contiguity))
+        _check("overlap", self.overlap, get_args(Overlap))
+        _check_sync(self.sync_period, self.sync_bandwidth_bytes_per_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +160,15 @@ class Offload:
             raise InvalidInput(f"{self.calls} calls a device are not at least 1; leave the limit out for any number")
 
 
+def _check_sync(period: int, bandwidth: float | None) -> None:
+    if period < 1:
+        raise InvalidInput(f"sync period {period} is not at least 1 sample")
+    if bandwidth is not None and not 0 < bandwidth < float("inf"):
+        raise InvalidInput(
+            f"sync bandwidth {bandwidth} B/s is not above 0 and finite; leave it out to use that of the links"
+        )
+
+
 def _check(what: str, given: str, known: tuple[str, ...]) -> None:
     if given not in known:
         raise InvalidInput(f"{what} {given!r} is unknown; use one of {', '.join(known)}")
@@ -147,23 +189,26 @@ def described(objective: Objective) -> tuple[str, ...]:
     words: list[str] = ["not contiguous" if objective.contiguity == "any" else objective.contiguity]
     if objective.contiguity != "any" and not objective.contiguous_cpus:
         words.append("CPUs anywhere")
-    if objective.training == "separate":
+    if isinstance(objective, MaxLoad) and objective.training == "separate":
         words.append("forward and backward apart")
     if objective.overlap != "none":
         what = "transfers" if objective.overlap == "transfers" else "transfers in and transfers out"
         words.append(f"{what} overlap computing")
-    if objective.replicate:
-        period = objective.sync_period
+    period = objective.sync_period
+    if isinstance(objective, MaxLoad) and objective.replicate:
         words.append("replicas" + (f", synchronised every {period} samples" if period > 1 else ""))
+    elif isinstance(objective, Throughput) and period > 1:
+        words.append(f"weights synchronised every {period} samples")
     return tuple(words)
 
 
-Objective: TypeAlias = Makespan | MaxLoad | Offload
+Objective: TypeAlias = Makespan | MaxLoad | Throughput | Offload
 """The union of all objectives."""
 
-_BY_NAME: dict[str, type[Makespan] | type[MaxLoad] | type[Offload]] = {
+_BY_NAME: dict[str, type[Makespan] | type[MaxLoad] | type[Throughput] | type[Offload]] = {
     "makespan": Makespan,
     "max-load": MaxLoad,
+    "throughput": Throughput,
     "offload": Offload,
 }
 

@@ -8,14 +8,22 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from placewright.errors import InvalidInput
-from placewright.objective import Makespan, MaxLoad, Objective, Offload, as_objective
+from placewright.objective import Makespan, MaxLoad, Objective, Offload, Throughput, as_objective
 from placewright.units import parse_bytes_per_second
 
 __all__ = ["ObjectiveFlags"]
 
 
-_OWNERS = {"--contention": "makespan", "--calls": "offload"}
-"""Whose flags those are that are not of max-load."""
+_OWNERS = {
+    "--contention": ("makespan",),
+    "--calls": ("offload",),
+    "--training-objective": ("max-load",),
+    "--replicate": ("max-load",),
+    "--no-replicate": ("max-load",),
+}
+"""Whose flags those are that are not of max-load and throughput."""
+
+_LOADS = ("max-load", "throughput")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +37,8 @@ class ObjectiveFlags:
     contention : str or None
         Of the makespan.
     calls : str or None
-        Of offload: a number, or ``any``. All others are of max-load.
+        Of offload: a number, or ``any``. All others are of max-load, and but for ``training_objective`` and
+        ``replicate`` of throughput too.
     contiguous, convex, cpus_anywhere : bool or None
     training_objective, overlap : str or None
     replicate : bool or None
@@ -78,7 +87,7 @@ class ObjectiveFlags:
             return chosen if self.contention is None else replace(chosen, contention=self.contention)  # type: ignore[arg-type]
         if isinstance(chosen, Offload):
             return chosen if self.calls is None else replace(chosen, calls=_calls(self.calls))
-        return replace(chosen, **self._max_load())
+        return replace(chosen, **self._loads())
 
     def _given(self) -> Iterator[tuple[str, Any]]:
         for f in fields(self):
@@ -94,9 +103,9 @@ class ObjectiveFlags:
         given = dict(self._given())
         wrong_by: dict[str, list[str]] = {}
         for flag in given:
-            owner = _OWNERS.get(flag, "max-load")
-            if owner != chosen.name:
-                wrong_by.setdefault(owner, []).append(flag)
+            owners = _OWNERS.get(flag, _LOADS)
+            if chosen.name not in owners:
+                wrong_by.setdefault(owners[0], []).append(flag)
         for its, wrong in wrong_by.items():
             verb, them = ("is", "it") if len(wrong) == 1 else ("are", "them")
             yield (
@@ -105,14 +114,14 @@ class ObjectiveFlags:
             )
         if isinstance(chosen, Offload) and self.calls is not None and _calls(self.calls, -1) == -1:
             yield f"--calls {self.calls!r} is neither a whole number of at least 1 nor 'any'; write for example 2"
-        if not isinstance(chosen, MaxLoad):
+        if not isinstance(chosen, MaxLoad | Throughput):
             return
         if self.convex and self.contiguous is not None:
             other = "--contiguous" if self.contiguous else "--non-contiguous"
             yield f"--convex and {other} exclude each other; keep one"
-        elif self.cpus_anywhere and self._max_load().get("contiguity", chosen.contiguity) == "any":
+        elif self.cpus_anywhere and self._loads().get("contiguity", chosen.contiguity) == "any":
             yield "--cpus-anywhere is for contiguous and convex plans; without contiguity everything may be anywhere"
-        if not (chosen.replicate if self.replicate is None else self.replicate):
+        if isinstance(chosen, MaxLoad) and not (chosen.replicate if self.replicate is None else self.replicate):
             for flag in ("--sync-period", "--sync-bandwidth"):
                 if flag in given:
                     yield f"{flag} is about the weights of replicas; add --replicate or leave it out"
@@ -121,8 +130,8 @@ class ObjectiveFlags:
             if not 0 < bandwidth < math.inf:
                 yield f"--sync-bandwidth {self.sync_bandwidth!r} is not above 0 and finite; write for example '10 GB/s'"
 
-    def _max_load(self) -> dict[str, Any]:
-        """Options of max-load that were given."""
+    def _loads(self) -> dict[str, Any]:
+        """Options of max-load or throughput that were given."""
         options: dict[str, Any] = {
             "contiguity": None if self.contiguous is None else "contiguous" if self.contiguous else "any",
             "contiguous_cpus": None if self.cpus_anywhere is None else not self.cpus_anywhere,

@@ -23,6 +23,7 @@ __all__ = [
     "ClusterPath",
     "Coarsen",
     "ExpertPath",
+    "Fold",
     "Fuse",
     "Model",
     "PlanPath",
@@ -60,7 +61,7 @@ ExpertPath = Annotated[
     Path | None, typer.Option("--expert", help="Split of dnn-partitioning (.json): what the solver 'expert' judges.")
 ]
 Fuse = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--fuse",
         help="By whose rules operators that run as one are placed as one: auto, onnxruntime, onnxruntime-cuda, "
@@ -84,20 +85,21 @@ ContentionName = Annotated[
 ]
 CallsText = Annotated[
     str | None, typer.Option("--calls", help="Offload: most subgraphs of an accelerator, a number, or any.")
+        "throughput: the same with copies of the network side by side; "
 ]
 Contiguous = Annotated[
     bool | None,
     typer.Option(
         "--contiguous/--non-contiguous",
-        help="Max-load: whether the devices have an order along which all edges go forward.",
+        help="Max-load, throughput: whether the devices have an order along which all edges go forward.",
     ),
 ]
 Convex = Annotated[
-    bool | None, typer.Option("--convex", help="Max-load: no path leaves a device and comes back, which is weaker.")
+    bool | None, typer.Option("--convex", help="Instead: no path leaves a device and comes back, which is weaker.")
 ]
 CpusAnywhere = Annotated[
     bool | None,
-    typer.Option("--cpus-anywhere/--cpus-in-order", help="Max-load: whether CPUs are free of that order."),
+    typer.Option("--cpus-anywhere/--cpus-in-order", help="Whether CPUs are free of that order."),
 ]
 TrainingName = Annotated[
     str | None,
@@ -107,14 +109,14 @@ OverlapName = Annotated[
     str | None,
     typer.Option(
         "--overlap",
-        help="Max-load: what overlaps computing: none, transfers (together), or full (those in, those out).",
+        help="Max-load, throughput: what overlaps computing: none, transfers (together), or full (in, out).",
     ),
 ]
 Replicate = Annotated[
     bool | None, typer.Option("--replicate/--no-replicate", help="Max-load: whether stages run on several devices.")
 ]
 SyncPeriod = Annotated[
-    int | None, typer.Option("--sync-period", help="Samples between two synchronisations of replicas.", min=1)
+    int | None, typer.Option("--sync-period", help="Samples between two synchronisations of weights.", min=1)
 ]
 SyncBandwidth = Annotated[
     str | None, typer.Option("--sync-bandwidth", help="Of a synchronisation, e.g. '10 GB/s'; by default the links'.")
@@ -160,7 +162,7 @@ class Posing:
     pin: list[str]
     forbid: list[str]
     costs: str
-    fuse: str
+    fuse: str | None
     speed: list[str]
     inference: bool
     transfers: str | None = None
@@ -203,7 +205,7 @@ def _posing(
     pin: Pins = None,
     forbid: Forbids = None,
     costs: CostsName = "auto",
-    fuse: Fuse = "auto",
+    fuse: Fuse = None,
     speed: Speeds = None,
     inference: Inference = False,
     transfers: TransfersName = None,

@@ -86,6 +86,7 @@ def test_the_object_that_json_prints():
         ],
         "channels": [],
         "replicas": [],
+        "copies": [],
         "calls": [],
         "bounds": {"load": 1.5, "path": 1.0},
         "alternatives": {"gpu": 3.0, "cpu": None},

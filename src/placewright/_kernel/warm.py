@@ -58,7 +58,12 @@ Ints = npt.NDArray[np.int32]
 
 def warm_up(objective: str) -> None:
     """Call each kernel that an objective needs; the disk cache saves compiling when it can."""
-    {"makespan": warm_up_makespan, "max-load": warm_up_loads, "offload": warm_up_offload}[objective]()
+    {
+        "makespan": warm_up_makespan,
+        "max-load": warm_up_loads,
+        "throughput": warm_up_loads,
+        "offload": warm_up_offload,
+    }[objective]()
 
 
 def _ints(*values: int) -> Ints:

@@ -15,6 +15,7 @@ from placewright.bounds.max_load.configuration import Configuration
 from placewright.bounds.max_load.fractional_load import fractional_load as divided_max_load
 from placewright.bounds.offload.critical_path import critical_path as offload_path
 from placewright.bounds.offload.spine import SpineBound
+from placewright.bounds.throughput.fractional_load import fractional_load as divided_throughput
 
 __all__ = ["BOUNDS", "PROOFS"]
 
@@ -24,6 +25,7 @@ BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
             {"critical-path": critical_path, "fractional-load": fractional_load, "spans": spans}
         ),
         "max-load": MappingProxyType({"fractional-load": divided_max_load}),
+        "throughput": MappingProxyType({"fractional-load": divided_throughput}),
         "offload": MappingProxyType({"critical-path": offload_path}),
     }
 )
@@ -33,6 +35,7 @@ PROOFS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
     {
         "makespan": MappingProxyType({"refuted-spans": RefutedSpans(), "priced-spans": PricedSpans()}),
         "max-load": MappingProxyType({"configuration": Configuration()}),
+        "throughput": MappingProxyType({}),
         "offload": MappingProxyType({"spine": SpineBound()}),
     }
 )

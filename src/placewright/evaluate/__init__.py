@@ -13,8 +13,9 @@ from placewright.evaluate.evaluation import ChannelUse, DeviceUse, Evaluation, L
 from placewright.evaluate.makespan import evaluate_makespan
 from placewright.evaluate.max_load import evaluate_max_load
 from placewright.evaluate.offload import evaluate_offload, fewest_calls, numbered_calls
-from placewright.objective import MaxLoad, Offload
-from placewright.plan import Plan, Provenance, Schedule
+from placewright.evaluate.throughput import evaluate_throughput
+from placewright.objective import MaxLoad, Offload, Throughput
+from placewright.plan import Copy, Plan, Provenance, Schedule, in_order
 from placewright.problem import Problem
 
 __all__ = [
@@ -39,6 +40,7 @@ def evaluate(
     schedule: Schedule | None = None,
     replicas: Sequence[Sequence[int]] = (),
     call_of: npt.ArrayLike | None = None,
+    copies: Sequence[Copy] = (),
 ) -> Evaluation:
     """Value, schedule, use of devices, and every broken rule of a placement.
 
@@ -57,6 +59,8 @@ def evaluate(
         Devices of each replicated stage, ascending; see :class:`placewright.Plan`.
     call_of : (n,) array of int, optional
         Under ``offload`` the call of each operator; by default as few calls as the placement allows.
+    copies : sequence of Copy, optional
+        Under ``throughput`` the copies of the network, the first one placed as ``device_of`` says; by default one.
 
     Raises
     ------
@@ -74,20 +78,32 @@ def evaluate(
     (2.0, 6.5)
     """
     if isinstance(problem.objective, MaxLoad):
-        return evaluate_max_load(problem, device_of, order=order, schedule=schedule, replicas=replicas)
-    if isinstance(problem.objective, Offload):
+        judged = evaluate_max_load(problem, device_of, order=order, schedule=schedule, replicas=replicas)
+    elif isinstance(problem.objective, Throughput):
+        judged = evaluate_throughput(problem, device_of, order=order, schedule=schedule, copies=copies)
+    elif isinstance(problem.objective, Offload):
         judged = evaluate_offload(problem, device_of, call_of=call_of)
     else:
         judged = evaluate_makespan(problem, device_of, order=order, schedule=schedule)
-    if replicas:
+    if replicas and not isinstance(problem.objective, MaxLoad):
         broken = "the plan replicates stages, which only max-load knows; leave the replicas out"
+        judged = replace(judged, violations=(*judged.violations, broken))
+    if copies and not isinstance(problem.objective, Throughput):
+        broken = "the plan has copies of the network, which only throughput knows; leave them out"
         judged = replace(judged, violations=(*judged.violations, broken))
     return judged
 
 
 def judge(problem: Problem, plan: Plan) -> Evaluation:
-    """Evaluate a plan: its placement, the order in its schedule, its replicas."""
-    return evaluate(problem, plan.device_of, schedule=plan.schedule, replicas=plan.replicas, call_of=plan.call_of)
+    """Evaluate a plan: its placement, the order in its schedule, its replicas, its copies."""
+    return evaluate(
+        problem,
+        plan.device_of,
+        schedule=plan.schedule,
+        replicas=plan.replicas,
+        call_of=plan.call_of,
+        copies=plan.copies,
+    )
 
 
 def plan_for(
@@ -99,9 +115,18 @@ def plan_for(
     provenance: Provenance | None = None,
     replicas: Sequence[Sequence[int]] = (),
     call_of: npt.ArrayLike | None = None,
+    copies: Sequence[Copy] = (),
 ) -> Plan | None:
-    """Evaluate a placement and make it a plan; ``None`` when it breaks a rule. Parameters as :func:`evaluate`."""
-    judged = evaluate(problem, device_of, order=order, schedule=schedule, replicas=replicas, call_of=call_of)
+    """Evaluate a placement and make it a plan; ``None`` when it breaks a rule. Parameters as :func:`evaluate`.
+
+    Under ``throughput`` copies may be given in any order, equal ones more than once, and shares in any unit.
+    """
+    if isinstance(problem.objective, Throughput):
+        copies = in_order(copies or [Copy(np.asarray(device_of, dtype=np.int32), 1.0)])
+        device_of = copies[0].device_of
+    judged = evaluate(
+        problem, device_of, order=order, schedule=schedule, replicas=replicas, call_of=call_of, copies=copies
+    )
     if not judged.feasible:
         return None
     calls = None
@@ -109,4 +134,4 @@ def plan_for(
         calls = numbered_calls(problem, device_of, call_of)
     stages = tuple(tuple(int(i) for i in stage) for stage in replicas)
     device = np.asarray(device_of, dtype=np.int32)
-    return Plan(device, judged.schedule, judged.value_s, provenance or Provenance(), stages, calls)
+    return Plan(device, judged.schedule, judged.value_s, provenance or Provenance(), stages, calls, tuple(copies))

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from placewright.evaluate.evaluation import ChannelUse, Evaluation, Load
 from placewright.evaluate.makespan import evaluate_makespan
-from placewright.loads import loads_of, objective_of, order_edges
-from placewright.objective import MaxLoad
+from placewright.loads import loads_of, objective_of, order_blocks, order_edges
+from placewright.objective import MaxLoad, Throughput
 from placewright.plan import Schedule
 from placewright.problem import Problem
 from placewright.units import format_bytes
 
-__all__ = ["evaluate_max_load"]
+__all__ = ["evaluate_max_load", "overlapped", "wrong_order"]
 
 
 def evaluate_max_load(
@@ -48,7 +48,7 @@ def evaluate_max_load(
         *passed.violations,
         *_wrong_replicas(problem, device, replicas),
         *_copies_over_memory(problem, device, stage_of),
-        *_wrong_order(problem, objective, device),
+        *wrong_order(problem, objective, device),
     ]
     return Evaluation(float(sum(peaks)), passed.schedule, tuple(uses), tuple(violations), tuple(channels))
 
@@ -90,13 +90,14 @@ def _loads(
             busy, enter, leave = (float(table[k, first]) for table in (compute, enters, leaves))
             if d.kind == "cpu":
                 enter, leave = 0.0, 0.0
-            load = _overlapped(objective, busy, enter, leave) / r + sync
+            load = overlapped(objective, busy, enter, leave) / r + sync
             row.append(Load(busy / r, enter / r, leave / r, sync, load))
         rows.append(tuple(row))
     return rows
 
 
-def _overlapped(objective: MaxLoad, compute: float, enters: float, leaves: float) -> float:
+def overlapped(objective: MaxLoad | Throughput, compute: float, enters: float, leaves: float) -> float:
+    """Load of the three parts."""
     if objective.overlap == "none":
         return compute + enters + leaves
     return max(compute, enters + leaves) if objective.overlap == "transfers" else max(compute, enters, leaves)
@@ -155,7 +156,7 @@ def _copies_over_memory(
             )
 
 
-def _wrong_order(problem: Problem, objective: MaxLoad, device: npt.NDArray[np.int32]) -> Iterator[str]:
+def wrong_order(problem: Problem, objective: MaxLoad | Throughput, device: npt.NDArray[np.int32]) -> Iterator[str]:
     """Tell where contiguity or convexity is broken."""
     if objective.contiguity == "any":
         return
@@ -166,7 +167,7 @@ def _wrong_order(problem: Problem, objective: MaxLoad, device: npt.NDArray[np.in
     bound = [objective.contiguous_cpus or d.kind != "cpu" for d in devices]
     whole = objective.contiguity == "contiguous"
     remedy = "move operators between them, or allow plans that are not contiguous"
-    block = loads_of(problem).block_of.tolist()
+    block = order_blocks(problem.graph).tolist()
     parted = _parted_blocks(problem, place, block)
     if parted:
         yield from (f"{line}; {remedy}" for line in parted)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 
 from placewright.errors import InvalidInput
@@ -20,8 +21,8 @@ from placewright.io.problem_document import ProblemDocument, to_document, to_pro
 from placewright.io.problem_file import problem_hash
 from placewright.io.reading import closest, decode_json, encode_lines, read_bounded, write_atomic
 from placewright.io.result_json import ResultDocument, result_document
-from placewright.objective import Offload
-from placewright.plan import Plan, Provenance, Schedule, Transfer, as_placement
+from placewright.objective import Offload, Throughput
+from placewright.plan import Copy, Plan, Provenance, Schedule, Transfer, as_placement
 from placewright.problem import Problem
 from placewright.result import Result
 
@@ -254,7 +255,7 @@ def read_plan(path: Path | str, problem: Problem | None = None) -> PlanFile:
 
 def _plan(document: PlanDocument, problem: Problem, what: str) -> Plan:
     schedule, times = document.schedule, document.schedule.operators
-    for wrong in (_wrong_arrays, _wrong_names, _wrong_placement):
+    for wrong in (_wrong_arrays, _wrong_names, _wrong_copies, _wrong_placement):
         violations = list(islice(wrong(document, problem), MOST_NAMED + 1))
         if violations:
             more = ["and there are more like these"] if len(violations) > MOST_NAMED else []
@@ -275,7 +276,16 @@ def _plan(document: PlanDocument, problem: Problem, what: str) -> Plan:
         Provenance(origin.solver, origin.seed, origin.version, dict(origin.parameters)),
         tuple(tuple(devices[name] for name in stage) for stage in document.replicas),
         numbered_calls(problem, device_of, times.call) if offload else None,
+        _copies(document, problem, device_of),
     )
+
+
+def _copies(document: PlanDocument, problem: Problem, device_of: npt.NDArray[np.int32]) -> tuple[Copy, ...]:
+    if not isinstance(problem.objective, Throughput):
+        return ()
+    devices, names = problem.cluster.index, [v.name for v in problem.graph.operators]
+    read = (Copy(as_placement(devices[k.placement[v]] for v in names), k.share) for k in document.copies)
+    return tuple(read) or (Copy(device_of, 1.0),)
 
 
 def _wrong_arrays(document: PlanDocument, problem: Problem) -> Iterator[str]:
@@ -314,6 +324,29 @@ def _wrong_names(document: PlanDocument, problem: Problem) -> Iterator[str]:
     for name in dict.fromkeys(k.tensor for k in schedule.transfers):
         if name not in tensors:
             yield f"schedule: there is no tensor {name!r}{closest(name, tensors)}"
+
+
+def _wrong_copies(document: PlanDocument, problem: Problem) -> Iterator[str]:
+    """Tell of copies without the objective for them, or with other operators or devices than the problem's."""
+    if document.copies and not isinstance(problem.objective, Throughput):
+        yield f"copies are for the objective throughput, and this is {document.objective}; leave them out"
+        return
+    devices, operators = problem.cluster.index, {v.name: None for v in problem.graph.operators}
+    for k, copy in enumerate(document.copies):
+        for v in sorted(operators.keys() ^ copy.placement.keys()):
+            what = "is missing; give its device" if v in operators else f"is unknown{closest(v, operators)}"
+            yield f"copies[{k}].placement: operator {v!r} {what}"
+        for name in dict.fromkeys(copy.placement.values()):
+            if name not in devices:
+                yield f"copies[{k}].placement: there is no device {name!r}{closest(name, devices)}"
+    times = document.schedule.operators
+    for v, device in zip(times.name, times.device, strict=True) if document.copies else ():
+        first = document.copies[0].placement.get(v, device)
+        if first != device:
+            yield (
+                f"copies[0].placement: {v!r} on {first!r}, but the schedule, which is the first copy's, runs it on "
+                f"{device!r}; make them agree"
+            )
 
 
 def _wrong_placement(document: PlanDocument, problem: Problem) -> Iterator[str]:

@@ -19,7 +19,7 @@ from msgspec import Meta
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput
 from placewright.graph import Operator, OperatorGraph, Source, Tensor
-from placewright.objective import Makespan, MaxLoad, Objective, Offload
+from placewright.objective import Makespan, MaxLoad, Objective, Offload, Throughput
 from placewright.problem import Problem, Times, Wish
 
 __all__ = [
@@ -141,12 +141,22 @@ class MaxLoadDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="nam
 
 
 class OffloadDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="name", tag="offload"):
+class ThroughputDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="name", tag="throughput"):
+    """Time per sample in steady state when copies of the network, or of parts of it, run side by side."""
+
+    contiguity: Literal["contiguous", "convex", "any"] = "contiguous"
+    contiguous_cpus: bool = True
+    overlap: Literal["none", "transfers", "full"] = "none"
+    sync_period: int = 1
+    sync_bandwidth_bytes_per_s: float | None = None
+
+
     """Latency of one sample when accelerators take subgraphs, one call each, off a pool of CPUs."""
 
     calls: Annotated[int | None, Meta(description="Most calls of a device; null: no limit.")] = None
 
 
-ObjectiveDocument: TypeAlias = MakespanDocument | MaxLoadDocument | OffloadDocument
+ObjectiveDocument: TypeAlias = MakespanDocument | MaxLoadDocument | ThroughputDocument | OffloadDocument
 
 
 class WishDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -218,6 +228,8 @@ def objective_document(objective: Objective) -> ObjectiveDocument:
     if isinstance(objective, Offload):
         return OffloadDocument(objective.calls)
     return MaxLoadDocument(**{f: getattr(objective, f) for f in MaxLoadDocument.__struct_fields__})
+    if isinstance(objective, Throughput):
+        return ThroughputDocument(**{f: getattr(objective, f) for f in ThroughputDocument.__struct_fields__})
 
 
 def _objective(document: ObjectiveDocument) -> Objective:
@@ -226,6 +238,8 @@ def _objective(document: ObjectiveDocument) -> Objective:
     if isinstance(document, OffloadDocument):
         return Offload(document.calls)
     return MaxLoad(*msgspec.structs.astuple(document))
+    if isinstance(document, ThroughputDocument):
+        return Throughput(*msgspec.structs.astuple(document))
 
 
 def _lean(struct: Callable[..., _D], defaults: Mapping[str, Any], /, **values: Any) -> _D:

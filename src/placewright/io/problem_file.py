@@ -19,7 +19,7 @@ from placewright.io.problem_document import (
     to_problem,
 )
 from placewright.io.reading import decode_json, encode_lines, read_bounded, translated, write_atomic
-from placewright.objective import MaxLoad, Offload
+from placewright.objective import MaxLoad, Offload, Throughput
 from placewright.problem import Problem
 
 __all__ = [
@@ -127,8 +127,8 @@ def problem_hash(problem: Problem) -> str:
 def problem_content(problem: Problem) -> dict[str, Any]:
     """Make the part of a problem that is hashed, as plain values.
 
-    Under max-load it also says which operators are of the backward pass, and under max-load and offload which devices
-    are CPUs: they pay nothing for transfers there.
+    Under max-load and throughput it also says which operators are of the backward pass, and under these and offload
+    which devices are CPUs: they pay nothing for transfers there.
     """
     graph, times, cluster = problem.graph, problem.times, cluster_document(problem.cluster)
     content = {
@@ -147,8 +147,8 @@ def problem_content(problem: Problem) -> dict[str, Any]:
         "objective": msgspec.to_builtins(objective_document(problem.objective)),
         "wishes": [[w.pattern, w.device, w.forbid] for w in problem.wishes],
     }
-    if isinstance(problem.objective, MaxLoad):
+    if isinstance(problem.objective, MaxLoad | Throughput):
         content["backward"] = [v.name for v in graph.operators if v.backward]
-    if isinstance(problem.objective, MaxLoad | Offload):
+    if isinstance(problem.objective, MaxLoad | Throughput | Offload):
         content["cpus"] = [d.name for d in cluster.devices if d.kind == "cpu"]
     return content

@@ -61,6 +61,13 @@ class CallDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     operators: list[str]
 
 
+class CopyDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A copy of the network: which part of the samples it takes, and where each operator of the problem runs."""
+
+    share: float
+    placement: Annotated[dict[str, str], Meta(description="Device by operator of the problem, fused ones as one.")]
+
+
 class DeviceUseDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """How much of one device the plan uses; ``memory_bytes`` is the sum of its three parts."""
 
@@ -78,7 +85,7 @@ class DeviceUseDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
         list[LoadDocument],
         Meta(
             description="Under max-load: one for all passes, or one for the forward and one for the backward pass. "
-            "Under offload: one for each call."
+            "Under throughput: one over all copies. Under offload: one for each call."
         ),
     ] = []
 
@@ -104,6 +111,7 @@ class ResultDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     devices: list[DeviceUseDocument]
     channels: list[ChannelDocument] = []
     replicas: Annotated[list[list[str]], Meta(description="Of each replicated stage its devices.")] = []
+    copies: Annotated[list[CopyDocument], Meta(description="Under throughput: the largest share first.")] = []
     calls: Annotated[list[CallDocument], Meta(description="Under offload: of each device in its order.")] = []
     bounds: dict[str, Seconds] = {}
     alternatives: dict[str, Seconds] = {}
@@ -175,6 +183,7 @@ def result_document(
         devices=[] if result.plan is None or evaluation is None else list(map(device_use, evaluation.devices)),
         channels=[] if result.plan is None or evaluation is None else list(map(channel_use, evaluation.channels)),
         replicas=[] if result.plan is None else replicas_by_name(problem, result.plan),
+        copies=[] if result.plan is None else copies_by_name(problem, result.plan),
         calls=[] if result.plan is None or evaluation is None else calls_by_name(problem, result.plan, evaluation),
         bounds=_all_finite(result.bounds),
         alternatives=_all_finite(result.alternatives),
@@ -189,7 +198,8 @@ def result_document(
 def placement_by_name(problem: Problem, plan: Plan) -> dict[str, str | list[str]]:
     """Device of every operator of the source by name: a fused operator's parts are all where it is.
 
-    A part of several operators on different devices runs on each of them, and so does one of a replicated stage.
+    A part of several operators on different devices runs on each of them, and so does one of a replicated stage, or of
+    several copies of the network.
     """
     where: dict[str, list[str]] = {}
     copies = {stage[0]: stage for stage in plan.replicas}
@@ -210,6 +220,18 @@ def _one_or_list(devices: Sequence[str]) -> str | list[str]:
 def replicas_by_name(problem: Problem, plan: Plan) -> list[list[str]]:
     """Devices of each replicated stage, the one first that the placement names."""
     return [[problem.cluster.devices[i].name for i in stage] for stage in plan.replicas]
+def copies_by_name(problem: Problem, plan: Plan) -> list[CopyDocument]:
+    """Share of each copy of the network, and its placement by the names of the problem."""
+    names, devices = [v.name for v in problem.graph.operators], [d.name for d in problem.cluster.devices]
+    return [
+        CopyDocument(
+            share=copy.share,
+            placement={v: devices[i] for v, i in zip(names, copy.device_of.tolist(), strict=True)},
+        )
+        for copy in plan.copies
+    ]
+
+
 
 
 def calls_by_name(problem: Problem, plan: Plan, evaluation: Evaluation) -> list[CallDocument]:

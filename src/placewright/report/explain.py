@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from placewright.arrays import arrays_of
 from placewright.evaluate import Evaluation, evaluate
-from placewright.objective import Makespan, MaxLoad, Offload
+from placewright.objective import Makespan, MaxLoad, Offload, Throughput
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.alternatives import ONLY
@@ -47,6 +47,8 @@ def explain(problem: Problem, result: Result, evaluation: Evaluation | None) -> 
     if result.plan is None or evaluation is None:
         return explain_gap(result)
     value, gap = explain_value(problem, result, evaluation)
+    if isinstance(problem.objective, Throughput):
+        return [*value, *gap]
     return [*value, *explain_devices(problem, result.plan, evaluation, result.alternatives), *gap]
 
 
@@ -57,6 +59,8 @@ def explain_value(problem: Problem, result: Result, evaluation: Evaluation | Non
     if isinstance(problem.objective, Offload):
         chain = explain_chain(problem, result.plan, evaluation)
         return [*chain, *explain_offloading(problem, result, _singles(problem, result))], explain_gap(result)
+    if isinstance(problem.objective, Throughput):
+        return explain_throughput(result, _singles(problem, result), len(problem.cluster)), explain_gap(result)
     if not isinstance(problem.objective, MaxLoad):
         return explain_single_best(problem, result), explain_gap(result)
     value = [

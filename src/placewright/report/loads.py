@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from placewright.evaluate import ChannelUse, DeviceUse, Evaluation
 from placewright.loads import objective_of, order_edges
+from placewright.objective import Throughput
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.listing import counted
@@ -192,7 +193,9 @@ def load_formula(problem: Problem, evaluation: Evaluation) -> str:
     """
     words = {"none": "compute + in + out", "transfers": "max(compute, in + out)", "full": "max(compute, in, out)"}
     synced = any(load.sync_s for use in evaluation.devices for load in use.loads)
-    return words[objective_of(problem).overlap] + (" + sync" if synced else "")
+    objective = problem.objective
+    overlap = objective.overlap if isinstance(objective, Throughput) else objective_of(problem).overlap
+    return words[overlap] + (" + sync" if synced else "")
 
 
 def per_second(value_s: float) -> str:

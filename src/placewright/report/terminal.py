@@ -15,7 +15,7 @@ from placewright.costs import ProfileReport
 from placewright.evaluate import DeviceUse, Evaluation
 from placewright.graph import OperatorGraph
 from placewright.measurement import Measurement
-from placewright.objective import Makespan, MaxLoad, Offload, described
+from placewright.objective import Makespan, MaxLoad, Offload, Throughput, described
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.alternatives import PLAN, Alternative, alternatives_of
@@ -183,7 +183,7 @@ def evaluation_report(problem: Problem, evaluation: Evaluation, plan: Plan | Non
     """
     verdict = "feasible" if evaluation.feasible else f"breaks {counted(len(evaluation.violations), 'rule')}"
     facts = [("network", _network(problem)), ("objective", _objective(problem))]
-    if isinstance(problem.objective, MaxLoad):
+    if isinstance(problem.objective, MaxLoad | Throughput):
         facts += load_facts(evaluation)
     else:
         facts.append(("value", seconds_of(evaluation.value_s)))
@@ -280,6 +280,8 @@ def doctor_table(rows: Sequence[tuple[str, str, str]]) -> RenderableType:
 def _tables(problem: Problem, evaluation: Evaluation, plan: Plan | None) -> list[RenderableType]:
     if isinstance(problem.objective, MaxLoad):
         return load_tables(problem, evaluation, plan)
+    if isinstance(problem.objective, Throughput):
+        return load_tables(problem, evaluation)
     if isinstance(problem.objective, Offload):
         return call_tables(problem, evaluation, plan)
     return [_device_table(evaluation), _memory_table(evaluation)]
@@ -288,7 +290,7 @@ def _tables(problem: Problem, evaluation: Evaluation, plan: Plan | None) -> list
 def _headline(
     problem: Problem, result: Result, evaluation: Evaluation | None, measurements: Sequence[Measurement]
 ) -> RenderableType:
-    steady = isinstance(problem.objective, MaxLoad)
+    steady = isinstance(problem.objective, MaxLoad | Throughput)
     facts = [("network", _network(problem)), ("objective", _objective(problem)), ("status", result.status.value)]
     if result.plan is not None and evaluation is not None and steady:
         facts += load_facts(evaluation)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from placewright.objective import MaxLoad
+from placewright.objective import MaxLoad, Throughput
+from placewright.one_copy import one_copy
 from placewright.problem import Problem
 
 __all__ = ["as_max_load"]
@@ -20,4 +21,6 @@ def as_max_load(problem: Problem) -> Problem:
     """
     if isinstance(problem.objective, MaxLoad):
         return problem
+    if isinstance(problem.objective, Throughput):
+        return one_copy(problem)
     return Problem(problem.graph, problem.cluster, problem.times, MaxLoad(), problem.wishes, problem.name)

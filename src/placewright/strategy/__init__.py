@@ -9,8 +9,11 @@ from placewright.strategy.makespan import MAKESPAN
 from placewright.strategy.max_load import MAX_LOAD
 from placewright.strategy.offload import OFFLOAD
 from placewright.strategy.stage import Strategy
+from placewright.strategy.throughput import THROUGHPUT
 
 __all__ = ["STRATEGIES"]
 
-STRATEGIES: Mapping[str, Strategy] = MappingProxyType({"makespan": MAKESPAN, "max-load": MAX_LOAD, "offload": OFFLOAD})
+STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
+    {"makespan": MAKESPAN, "max-load": MAX_LOAD, "throughput": THROUGHPUT, "offload": OFFLOAD}
+)
 """Objective -> strategy."""

@@ -7,12 +7,13 @@ arrived at twice.
 
 from __future__ import annotations
 
-from placewright.objective import MaxLoad, Offload
+from placewright.objective import MaxLoad, Offload, Throughput
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.verify.makespan import verify_makespan
 from placewright.verify.max_load import verify_max_load
 from placewright.verify.offload import verify_offload
+from placewright.verify.throughput import verify_throughput
 
 __all__ = ["verify"]
 
@@ -33,7 +34,8 @@ def verify(problem: Problem, plan: Plan, *, tolerance: float = 1e-9) -> tuple[st
         One line for every violation. Always: a device that is not allowed, parted colocation classes, a wrong value.
         For the makespan: wrong durations, overlaps on a device, link, port or channel, tensors that are read before
         they are there, transfers that are missing, needless or wrong, memory above the limit at any instant. For the
-        max-load: devices in no order, unlike replicas, weights and KV cache above the limit. For offload: calls
+        max-load: devices in no order, unlike replicas, weights and KV cache above the limit. For throughput: the same
+        of every copy, and shares that don't sum to 1. For offload: calls
         that wait for each other, too many of them, starts and durations that can't be; memory of accelerators.
 
     Examples
@@ -49,4 +51,6 @@ def verify(problem: Problem, plan: Plan, *, tolerance: float = 1e-9) -> tuple[st
         return verify_offload(problem, plan, tolerance=tolerance)
     if isinstance(problem.objective, MaxLoad):
         return verify_max_load(problem, plan, tolerance=tolerance)
+    if isinstance(problem.objective, Throughput):
+        return verify_throughput(problem, plan, tolerance=tolerance)
     return verify_makespan(problem, plan, tolerance=tolerance)

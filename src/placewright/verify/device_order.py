@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from placewright.objective import MaxLoad
+from placewright.objective import MaxLoad, Throughput
 from placewright.verify.case import Case
 
 __all__ = ["device_order"]
@@ -14,7 +14,7 @@ __all__ = ["device_order"]
 Edges: TypeAlias = Mapping[int, set[int]]
 
 
-def device_order(case: Case, objective: MaxLoad) -> Iterator[str]:
+def device_order(case: Case, objective: MaxLoad | Throughput) -> Iterator[str]:
     """Tell where contiguity or convexity is broken.
 
     A unit is a colocation class or an operator alone, named by its first operator. Units that reach each other share a

@@ -1,0 +1,1 @@
+"""Proven lower bounds for the throughput: one file a bound."""

@@ -1,0 +1,16 @@
+"""Throughput: the baselines, then copies by column generation with its bound."""
+
+from __future__ import annotations
+
+from placewright.problem import Problem
+from placewright.result import Result
+from placewright.strategy.stage import Stage, Strategy
+
+__all__ = ["THROUGHPUT"]
+
+
+def _stages(problem: Problem, best: Result) -> list[Stage]:
+    return []
+
+
+THROUGHPUT = Strategy(("single-device",), _stages)
