@@ -19,6 +19,7 @@ from placewright.options import (
     BudgetText,
     Coarsen,
     ExpertPath,
+    Fold,
     Fuse,
     Model,
     PlanPath,
@@ -217,6 +218,34 @@ def show(plan_path: PlanPath, report: ReportPath = None, trace: TracePath = None
 
 
 @app.command()
+def explain(
+    plan_path: PlanPath,
+    budget: BudgetText = "20s",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> int:
+    """Say why a plan is as it is, and how far each figure may be off before another plan is better."""
+    from placewright.evaluate import judge
+    from placewright.io import read_plan
+    from placewright.report import explain as sentences_for
+    from placewright.report import sensitivity_report, sensitivity_to_json
+    from placewright.sensitivity import sensitivity
+    from placewright.units import parse_seconds
+
+    progress = ProgressLine(sys.stderr)
+    seconds = parse_seconds(budget, "--budget", "20s")
+    file = read_plan(plan_path)
+    why = sentences_for(file.problem, file.result, judge(file.problem, file.plan))
+    found = sensitivity(file.problem, file.result, budget_s=seconds, seed=seed, on_progress=progress.step)
+    progress.close()
+    if as_json:
+        _print_json({"why": why, **sensitivity_to_json(found)})
+    else:
+        _show(sensitivity_report(found, why))
+    return 0
+
+
+@app.command()
 def evaluate(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = False) -> int:
     """Compute a plan's value, schedule and memory on a problem. Exit code 3 when it breaks a rule."""
     from placewright.evaluate import judge
@@ -275,18 +304,20 @@ def probe(
 def profile(
     model: Model,
     cluster: Annotated[Path, typer.Option("--cluster", "-c", help="Cluster file, YAML or JSON.")],
-    fuse: Fuse = "auto",
+    fuse: Fuse = None,
+    fold: Fold = None,
     as_json: AsJson = False,
 ) -> int:
     """Measure each distinct operator of a network once on every device that is here; times are kept for 'plan'."""
     from placewright.capture import capture
     from placewright.costs import profile as measure
     from placewright.io import read_cluster, times_to_json
+    from placewright.posing import as_fold
     from placewright.report import profile_report
 
     progress = ProgressLine(sys.stderr)
     devices = read_cluster(cluster)
-    graph = capture(model, fuse=fuse)
+    graph = capture(model, fuse=fuse or "auto", fold=as_fold(fold) is not False)
     measured = measure(model, graph, devices, on_progress=progress.step)
     progress.close()
     if as_json:

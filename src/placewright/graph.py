@@ -43,6 +43,8 @@ class Operator:
         One that stands in several operators runs on each device that has one of them.
     backward : bool
         Whether it belongs to the backward pass of training.
+    folded : tuple of str
+        Operators of the source that follow from weights alone and are not run: it holds their results as weights.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Operator:
     signature: str = ""
     parts: tuple[str, ...] = ()
     backward: bool = False
+    folded: tuple[str, ...] = ()
 
     @property
     def resident_bytes(self) -> int:
@@ -65,6 +68,11 @@ class Operator:
     def part_names(self) -> tuple[str, ...]:
         """Names of the operators of the source that move with this one."""
         return self.parts or (self.name,)
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """Names of the operators of the source that are where this one is: those that it runs, and those folded."""
+        return (*self.part_names, *self.folded)
 
 
 @dataclass(frozen=True, slots=True)

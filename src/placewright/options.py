@@ -65,7 +65,15 @@ Fuse = Annotated[
     typer.Option(
         "--fuse",
         help="By whose rules operators that run as one are placed as one: auto, onnxruntime, onnxruntime-cuda, "
-        "inductor, tensorrt, or none.",
+        "inductor, tensorrt, or none. By default auto; a problem file is placed as it stands.",
+    ),
+]
+Fold = Annotated[
+    str | None,
+    typer.Option(
+        "--fold",
+        help="auto, the default: operators that follow from weights alone are computed once and held as weights; "
+        "none: they are placed. Of a captured torch network; an ONNX file's always are.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -77,6 +85,7 @@ ObjectiveName = Annotated[
     typer.Option(
         "--objective",
         help="makespan: time for one sample; max-load: time per sample of a pipeline; "
+        "throughput: the same with copies of the network side by side; "
         "offload: time for one sample when accelerators take subgraphs off a pool of CPUs.",
     ),
 ]
@@ -85,7 +94,6 @@ ContentionName = Annotated[
 ]
 CallsText = Annotated[
     str | None, typer.Option("--calls", help="Offload: most subgraphs of an accelerator, a number, or any.")
-        "throughput: the same with copies of the network side by side; "
 ]
 Contiguous = Annotated[
     bool | None,
@@ -167,10 +175,11 @@ class Posing:
     inference: bool
     transfers: str | None = None
     duplicate_below: str | None = None
+    fold: str | None = None
 
     def problem(self, progress: ProgressLine) -> Problem:
         """Make the problem; progress is told what happens."""
-        from placewright.posing import as_costs, as_duplicate_below, as_transfers, as_wishes, pose
+        from placewright.posing import as_costs, as_duplicate_below, as_fold, as_transfers, as_wishes, pose
 
         return pose(
             self.model,
@@ -179,6 +188,7 @@ class Posing:
             wishes=as_wishes(self.pin, self.forbid),
             costs=as_costs(self.costs),
             fuse=self.fuse,
+            fold=as_fold(self.fold),
             speeds=self.speed,
             inference=self.inference,
             transfers=as_transfers(self.transfers),
@@ -210,6 +220,7 @@ def _posing(
     inference: Inference = False,
     transfers: TransfersName = None,
     duplicate_below: DuplicateBelow = None,
+    fold: Fold = None,
 ) -> Posing:
     flags = ObjectiveFlags(
         objective,
@@ -236,6 +247,7 @@ def _posing(
         inference,
         transfers,
         duplicate_below,
+        fold,
     )
 
 

@@ -48,6 +48,7 @@ __all__ = [
     "Costs",
     "as_costs",
     "as_duplicate_below",
+    "as_fold",
     "as_transfers",
     "as_wishes",
     "given_solvers",
@@ -62,6 +63,9 @@ Costs: TypeAlias = Literal["auto", "profile", "roofline"]
 AS_GIVEN = ObjectiveFlags()
 """No flags: the objective of the file, or its default."""
 
+AS_IT_STANDS = (".json", ".xls", ".txt")
+"""Files that have operators and their times: nothing in them is captured, fused, folded or measured."""
+
 
 def pose(
     model: str,
@@ -70,7 +74,8 @@ def pose(
     flags: ObjectiveFlags = AS_GIVEN,
     wishes: Sequence[Wish] = (),
     costs: Costs = "auto",
-    fuse: str = ANY.name,
+    fuse: str | None = None,
+    fold: bool | None = None,
     speeds: Sequence[str] = (),
     inference: bool = False,
     transfers: Transfers | None = None,
@@ -95,9 +100,12 @@ def pose(
         Added to those of a problem file.
     costs : {"auto", "profile", "roofline"}
         See :func:`times_for`.
-    fuse : str
+    fuse : str or None
         By whose rules operators that a back-end never separates are placed as one, see
-        :func:`placewright.capture.capture`. Operators of different wishes are placed apart.
+        :func:`placewright.capture.capture`; ``None``: ``auto``. Operators of different wishes are placed apart.
+    fold : bool or None
+        Whether operators that follow from weights alone become weights, see :func:`placewright.capture.capture`;
+        ``None``: they do.
     speeds : sequence of str
         Of a profile, ``PATTERN=FACTOR``: how fast devices are compared with the one that was profiled.
     inference : bool
@@ -120,9 +128,11 @@ def pose(
         If the model needs a cluster and there is none, or the reverse, and whatever its parts raise.
     """
     tell = on_progress or (lambda line: None)
-    rules_named(fuse)  # a wrong name is refused with a file too, which is not fused
-    problem = _posed(model, cluster_path, flags, wishes, costs, fuse, speeds, inference, tell, on_step)
-    if duplicate_below_s is not None or not model.lower().endswith((".json", ".xls", ".txt")):
+    _refuse_unused(model, costs, fuse, fold, bool(speeds), inference)
+    problem = _posed(
+        model, cluster_path, flags, wishes, costs, fuse or ANY.name, fold is not False, speeds, inference, tell, on_step
+    )
+    if duplicate_below_s is not None or not model.lower().endswith(AS_IT_STANDS):
         problem = _duplicated(problem, duplicate_below_s, tell)
     if transfers is None:
         return problem
@@ -151,6 +161,24 @@ def as_duplicate_below(text: str | None) -> float | None:
     return None if text is None else parse_seconds(text, "--duplicate-below", "50us")
 
 
+def _refuse_unused(
+    model: str, costs: Costs, fuse: str | None, fold: bool | None, speeds: bool, inference: bool
+) -> None:
+    """Say what would have no effect, and refuse a wrong name before anything is read."""
+    rules_named(fuse or ANY.name)
+    if not model.lower().endswith(".txt"):
+        for option, given in (("--speed", speeds), ("--inference", inference)):
+            if given:
+                raise InvalidInput(f"{option} is for profiles of PipeDream (.txt), and {model!r} is none; leave it out")
+    if model.lower().endswith(AS_IT_STANDS):
+        for option, given in (("--fuse", fuse is not None), ("--fold", fold is not None), ("--costs", costs != "auto")):
+            if given:
+                raise InvalidInput(
+                    f"{option} is for networks that are captured (.onnx, .pt2, py:module:function), and {model!r} has "
+                    "its operators and their times as they are; leave it out"
+                )
+
+
 def _posed(
     model: str,
     cluster_path: Path | None,
@@ -158,15 +186,13 @@ def _posed(
     wishes: Sequence[Wish],
     costs: Costs,
     fuse: str,
+    fold: bool,
     speeds: Sequence[str],
     inference: bool,
     tell: Callable[[str], None],
     on_step: Callable[[str], None] | None,
 ) -> Problem:
     profiled = model.lower().endswith(".txt")
-    for option, given in (("--speed", bool(speeds)), ("--inference", inference)):
-        if given and not profiled:
-            raise InvalidInput(f"{option} is for profiles of PipeDream (.txt), and {model!r} is none; leave it out")
     if model.lower().endswith((".json", ".xls")):
         return _from_file(model, cluster_path, flags, wishes, tell)
     if cluster_path is None:
@@ -180,7 +206,11 @@ def _posed(
         return _from_profile(model, cluster, objective, wishes, speeds, inference, tell)
     tell(f"capturing {model}")
     rules = rules_named(fuse)
-    graph = capture(model, fuse="none")
+    graph = capture(model, fuse="none", fold=fold)
+    if held := dict.fromkeys(name for v in graph.operators for name in v.folded):
+        tell(
+            f"computed once, from weights alone: {_shown(list(held))} ({len(held)} operators); --fold none places them"
+        )
     graph = fused(graph, rules, support=_wished(graph, wishes))
     if not graph.name:
         graph = replace_name(graph, Path(model).stem if not model.startswith("py:") else model.rpartition(":")[2])
@@ -354,6 +384,13 @@ def as_costs(name: str) -> Costs:
         if name == known:
             return known  # type: ignore[no-any-return]
     raise InvalidInput(f"--costs {name!r} is unknown; use one of {', '.join(get_args(Costs))}")
+
+
+def as_fold(name: str | None) -> bool | None:
+    """Whether to fold, of ``--fold``; ``None`` where nothing was said."""
+    if name not in (None, "auto", "none"):
+        raise InvalidInput(f"--fold {name!r} is unknown; use one of auto, none")
+    return None if name is None else name == "auto"
 
 
 def as_transfers(name: str | None) -> Transfers | None:

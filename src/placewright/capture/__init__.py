@@ -12,7 +12,7 @@ from placewright.graph import OperatorGraph
 __all__ = ["capture"]
 
 
-def capture(model: str | Path, *, fuse: str = ANY.name) -> OperatorGraph:
+def capture(model: str | Path, *, fuse: str = ANY.name, fold: bool = True) -> OperatorGraph:
     """Capture a network as an operator graph.
 
     Parameters
@@ -23,6 +23,9 @@ def capture(model: str | Path, *, fuse: str = ANY.name) -> OperatorGraph:
     fuse : str
         By whose rules to merge operators that a back-end never separates (:func:`placewright.coarsen.fuse`): ``auto``,
         the name of a back-end in :data:`placewright.coarsen.RULES`, or ``none``.
+    fold : bool
+        Whether operators that follow from weights alone become weights of their readers, as back-ends that fold
+        constants do: see :func:`placewright.capture.torch_export.capture_program`. Those of an ONNX file always do.
 
     Raises
     ------
@@ -36,7 +39,7 @@ def capture(model: str | Path, *, fuse: str = ANY.name) -> OperatorGraph:
     if text.startswith("py:"):
         from placewright.capture.torch_export import capture_py
 
-        graph = capture_py(text.removeprefix("py:"))
+        graph = capture_py(text.removeprefix("py:"), fold=fold)
     elif text.lower().endswith(".onnx"):
         from placewright.capture.onnx_model import capture_onnx
 
@@ -44,7 +47,7 @@ def capture(model: str | Path, *, fuse: str = ANY.name) -> OperatorGraph:
     elif text.lower().endswith(".pt2"):
         from placewright.capture.torch_export import capture_pt2
 
-        graph = capture_pt2(Path(model))
+        graph = capture_pt2(Path(model), fold=fold)
     else:
         raise InvalidInput(
             f"model {text!r} is of no known form; give an .onnx file, a .pt2 file, or py:package.module:function"

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["capture_module", "capture_program", "capture_pt2", "capture_py", "export_module", "fx_nodes"]
 
 
-def capture_program(program: ExportedProgram, *, name: str = "", source: Source | None = None) -> OperatorGraph:
+def capture_program(
+    program: ExportedProgram, *, name: str = "", source: Source | None = None, fold: bool = False
+) -> OperatorGraph:
     """Operators and tensors of an exported program; nothing is decomposed, nothing is computed.
 
     - An operator is one fx node; ``getitem`` nodes are its tensors. A tensor bears the name of its fx node.
@@ -35,6 +37,10 @@ def capture_program(program: ExportedProgram, *, name: str = "", source: Source 
         Its weights may be on meta; they are not read.
     name : str
     source : Source or None
+    fold : bool
+        Whether what is computed from parameters and constants alone becomes weights of the operators that read it,
+        which list it as ``folded``: see :func:`placewright.capture.torch_fold.folded_parameters`. A program that
+        computes gradients is not folded.
 
     Raises
     ------
@@ -45,14 +51,19 @@ def capture_program(program: ExportedProgram, *, name: str = "", source: Source 
     from placewright.capture.torch_graph import operators_of, tensors_of
     from placewright.capture.torch_program import take_apart
 
-    parts = take_apart(program)
+    parts = take_apart(program, fold=fold)
     if not parts.operators:
         raise InvalidInput("the program has no operators but constant ones; there is nothing to place", what=name)
     return OperatorGraph(operators_of(parts), tensors_of(parts), parts.colocation, name, source)
 
 
 def capture_module(
-    module: torch.nn.Module, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, *, name: str = ""
+    module: torch.nn.Module,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    name: str = "",
+    fold: bool = False,
 ) -> OperatorGraph:
     """Export a module (non-strict, inference) and capture the program.
 
@@ -66,6 +77,8 @@ def capture_module(
         Example inputs of ``forward``; meta tensors will do.
     name : str
         Defaults to the class's name.
+    fold : bool
+        As for :func:`capture_program`; a module in training mode is not folded.
 
     Raises
     ------
@@ -81,7 +94,7 @@ def capture_module(
     [('0', 'aten.linear', 128, 144), ('1', 'aten.relu', 8, 0)]
     """
     name = name or type(module).__name__
-    return capture_program(export_module(module, args, kwargs), name=name)
+    return capture_program(export_module(module, args, kwargs), name=name, fold=fold and not module.training)
 
 
 def export_module(
@@ -106,8 +119,8 @@ def export_module(
         raise InvalidInput(export_failed(error), what=f"module {type(module).__name__!r}") from None
 
 
-def capture_py(spec: str) -> OperatorGraph:
-    """Capture the module that a function ``package.module:function`` returns.
+def capture_py(spec: str, *, fold: bool = False) -> OperatorGraph:
+    """Capture the module that a function ``package.module:function`` returns; ``fold`` as for :func:`capture_module`.
 
     See :func:`placewright.capture.torch_spec.load_py` for what the function must return. This runs the user's code.
 
@@ -121,11 +134,14 @@ def capture_py(spec: str) -> OperatorGraph:
 
     module, args, kwargs = load_py(spec)
     program = export_module(module, args, kwargs)
-    return capture_program(program, name=spec.rpartition(":")[2], source=Source("py", spec))
+    folded = fold and not module.training
+    return capture_program(program, name=spec.rpartition(":")[2], source=Source("py", spec), fold=folded)
 
 
-def capture_pt2(path: Path) -> OperatorGraph:
+def capture_pt2(path: Path, *, fold: bool = False) -> OperatorGraph:
     """Capture a program that ``torch.export.save`` wrote; the file is untrusted and nothing in it is executed.
+
+    ``fold`` is that of :func:`capture_program`.
 
     No pickle in it is loaded and no weight is read: see :func:`placewright.capture.torch_pt2.read_pt2` for what is
     guaranteed.
@@ -143,7 +159,7 @@ def capture_pt2(path: Path) -> OperatorGraph:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     try:
-        return capture_program(program, name=path.stem, source=Source("pt2", str(path), digest))
+        return capture_program(program, name=path.stem, source=Source("pt2", str(path), digest), fold=fold)
     except InvalidInput as error:
         raise InvalidInput(error.violations, what=f"exported program {path.name!r}") from None
     except Exception as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch.fx import Node
+
 from placewright.capture import torch_costs
 from placewright.capture.torch_meta import concrete, dtype_name, moved_bytes
 from placewright.capture.torch_meta import tensors_of as leaves_of
@@ -15,6 +17,7 @@ def operators_of(parts: TorchProgram) -> list[Operator]:
     """Operators with their work and weights, in the program's order; equal signatures are costed once."""
     fixed = {n.name for n in parts.folded} | set(parts.weights)
     weight_bytes = _weight_bytes(parts)
+    held = _folded_names(parts)
     known: dict[str, int] = {}
     made = []
     for k, v in enumerate(parts.operators):
@@ -32,9 +35,23 @@ def operators_of(parts: TorchProgram) -> list[Operator]:
                 weight_bytes[k],
                 dtype=torch_costs.arithmetic_dtype(v.node),
                 signature=signature,
+                folded=held[k],
             )
         )
     return made
+
+
+def _folded_names(parts: TorchProgram) -> list[tuple[str, ...]]:
+    """For each operator the folded operators that what it reads is computed from, in the program's order."""
+    position = {n: k for k, n in enumerate(parts.folded_operators)}
+    names = list(parts.folded_operators.values())
+    above: dict[Node, frozenset[int]] = {}
+    for node in parts.graph.nodes if names else ():
+        if node in parts.folded:
+            own = {position[node]} if node in position else set()
+            above[node] = frozenset(own).union(*(above.get(n, ()) for n in node.all_input_nodes))
+    rows = (frozenset[int]().union(*(above.get(n, ()) for n in v.node.all_input_nodes)) for v in parts.operators)
+    return [tuple(names[k] for k in sorted(row)) for row in rows]
 
 
 def _weight_bytes(parts: TorchProgram) -> list[int]:
@@ -56,10 +73,10 @@ def _weight_bytes(parts: TorchProgram) -> list[int]:
                 shared.add(weight.storage)
         for node in v.node.all_input_nodes:
             if node in parts.folded and node not in parts.weight_views:
-                first = parts.first_of[node]
-                size[first] = moved_bytes(leaves_of(node.meta.get("val")), node.name)
-                readers.setdefault(first, []).append(k)
-                shared.add(first)
+                held = ("folded", parts.aliases.storage_of[parts.first_of[node]])
+                size[held] = max(size.get(held, 0), moved_bytes(leaves_of(node.meta.get("val")), node.name))
+                readers.setdefault(held, []).append(k)
+                shared.add(held)
     totals = [0] * len(parts.operators)
     for key, row in readers.items():
         distinct = sorted(set(row))

@@ -11,6 +11,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Graph, Node
 
 from placewright.capture.torch_alias import Aliases, find_aliases, is_getitem
+from placewright.capture.torch_fold import constant_nodes, first_equals, folded_parameters
 from placewright.capture.torch_inline import attribute, flat_graph
 from placewright.capture.torch_meta import tensors_of
 from placewright.capture.torch_names import operator_names
@@ -69,6 +70,8 @@ class TorchProgram:
         Pairs of operators (earlier, later) that touch the same mutated storage, so must keep their order.
     colocation : tuple of tuple of int
         Classes of operators that must share a device.
+    folded_operators : dict of fx.Node to str
+        Of the folded nodes those that would be operators but for ``fold``, with their names.
     """
 
     graph: Graph
@@ -84,15 +87,17 @@ class TorchProgram:
     aliases: Aliases
     order: tuple[tuple[int, int], ...]
     colocation: tuple[tuple[int, ...], ...]
+    folded_operators: dict[Node, str]
 
 
-def take_apart(program: ExportedProgram) -> TorchProgram:
+def take_apart(program: ExportedProgram, *, fold: bool = False) -> TorchProgram:
     """Sort the nodes of a program into operators, folded nodes and nodes without work.
 
     - ``_assert*`` and range constraints, and what only they read, are dropped.
     - Folded are (a) nodes that depend on no user input, parameter or mutated buffer and draw no random numbers, as ONNX
-      constant folding would (``arange``, masks, rotary tables), and (b) views of weights. What is computed from a
-      parameter stays an operator.
+      constant folding would (``arange``, masks, rotary tables), and (b) views of weights. With ``fold``, and unless the
+      program computes gradients, also (c) what is computed from parameters and constants alone, as far as
+      :func:`placewright.capture.torch_fold.folded_parameters` takes it; else that stays an operator.
     - Size arithmetic that follows from the inputs' sizes alone is free; sizes that depend on data are operators.
     """
     graph = flat_graph(program)
@@ -104,11 +109,16 @@ def take_apart(program: ExportedProgram) -> TorchProgram:
     live = _live_nodes(graph, aliases)
     free = _free_nodes(graph)
     written_back = {name for pair in write_back.items() for name in pair}
-    constant = _constant_nodes(graph, live, aliases, weights, set(inputs) | written_back)
+    changing = set(inputs) | written_back
+    constant = constant_nodes(graph, live, aliases, weights, changing)
     views = _weight_views(live, aliases, weights, written_back)
     folded = constant | views
-    nodes = [n for n in live if n.op == "call_function" and not is_getitem(n) and n not in folded and n not in free]
-    names = operator_names(nodes, aliases.views)
+    computed = [n for n in live if n.op == "call_function" and not is_getitem(n) and n not in folded and n not in free]
+    names = operator_names(computed, aliases.views)  # the same with and without folding
+    if fold and not _computes_gradients(program):
+        candidates = constant_nodes(graph, live, aliases, weights, changing, parameters=True) - folded
+        folded |= folded_parameters(live, candidates, folded, aliases, weights)
+    nodes = [n for n in computed if n not in folded]
     operators = tuple(TorchOperator(names[n], n, _results(n)) for n in nodes)
     index = {r: k for k, v in enumerate(operators) for r in (v.node, *v.results)}
     order, classes = _mutations(operators, index, aliases, write_back, graph)
@@ -124,7 +134,7 @@ def take_apart(program: ExportedProgram) -> TorchProgram:
         operators=operators,
         folded=frozenset(folded),
         weight_views=frozenset(views),
-        first_of=_first_equals(live, folded, aliases),
+        first_of=first_equals(live, folded, aliases),
         free=frozenset(free),
         inputs=inputs,
         outputs=outputs,
@@ -132,6 +142,14 @@ def take_apart(program: ExportedProgram) -> TorchProgram:
         aliases=aliases,
         order=order,
         colocation=tuple(classes),
+        folded_operators={n: names[n] for n in computed if n in folded},
+    )
+
+
+def _computes_gradients(program: ExportedProgram) -> bool:
+    """Whether it is a step of training: folded, its parameters could not change."""
+    return any(
+        "GRADIENT" in s.kind.name or s.kind == OutputKind.LOSS_OUTPUT for s in program.graph_signature.output_specs
     )
 
 
@@ -162,54 +180,6 @@ def _free_nodes(graph: Graph) -> set[Node]:
     return free
 
 
-def _constant_nodes(
-    graph: Graph, live: list[Node], aliases: Aliases, weights: dict[str, Weight], changing: set[str]
-) -> set[Node]:
-    """Nodes that depend on constants alone; a storage that is written counts only if all its writes do."""
-    varying_storages = {
-        aliases.storage_of[n]
-        for n in graph.nodes
-        if (n.op == "placeholder" and n.name not in weights)
-        or n.name in changing
-        or (n.name in weights and weights[n.name].parameter)
-    }
-    written = {s for row in aliases.writes.values() for s in row}
-    varying_storages |= {aliases.storage_of[n] for n in graph.nodes if n.name in weights} & written
-    accesses = aliases.accesses(n for n in live if n.op == "call_function" and not is_getitem(n))
-    while True:
-        constant: set[Node] = set()
-        for node in live:
-            known = node.name in weights or node.op != "placeholder"
-            fixed = node.op in ("placeholder", "get_attr") or (node.op == "call_function" and _is_pure(node))
-            if (
-                known
-                and fixed
-                and aliases.storage_of[node] not in varying_storages
-                and all(n in constant for n in node.all_input_nodes)
-            ):
-                constant.add(node)
-        lost = set()
-        for storage, nodes in accesses.items():
-            if storage in varying_storages:
-                continue
-            kinds = [n in constant for n in nodes]
-            last_write = max(k for k, n in enumerate(nodes) if storage in aliases.writes.get(n, ()))
-            if not all(kinds[: last_write + 1]):
-                lost.add(storage)
-        if not lost:
-            return {n for n in constant if n.op == "call_function" and tensors_of(n.meta.get("val"))}
-        varying_storages |= lost
-
-
-def _is_pure(node: Node) -> bool:
-    if is_getitem(node):
-        return True
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    symbolic = any(isinstance(s, torch.SymInt) for t in tensors_of(node.meta.get("val")) for s in t.shape)
-    return torch.Tag.nondeterministic_seeded not in node.target.tags and not symbolic
-
-
 def _weight_views(live: list[Node], aliases: Aliases, weights: dict[str, Weight], written_back: set[str]) -> set[Node]:
     """Find views of weights that nothing writes to, and their ``getitem`` nodes."""
     written = {s for row in aliases.writes.values() for s in row}
@@ -224,19 +194,6 @@ def _weight_views(live: list[Node], aliases: Aliases, weights: dict[str, Weight]
         ):
             found.add(node)
     return found
-
-
-def _first_equals(live: list[Node], folded: set[Node], aliases: Aliases) -> dict[Node, Node]:
-    """Find the first equal of each folded node: a mask that every layer builds anew is held once."""
-    written = {s for row in aliases.writes.values() for s in row}
-    first: dict[str, Node] = {}
-    first_of: dict[Node, Node] = {}
-    for node in live:
-        if node in folded:
-            args = torch.fx.map_arg((node.args, node.kwargs), lambda n: first_of.get(n, n))
-            fixed = aliases.storage_of[node] in written
-            first_of[node] = node if fixed else first.setdefault(f"{node.target} {args}", node)
-    return first_of
 
 
 def _mutations(

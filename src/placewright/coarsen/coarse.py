@@ -206,6 +206,7 @@ def _operator(graph: OperatorGraph, row: Sequence[int]) -> Operator:
         sum(v.kv_cache_bytes for v in members),
         first.dtype,
         parts=tuple(dict.fromkeys(name for v in members for name in v.part_names)),
+        folded=tuple(dict.fromkeys(name for v in members for name in v.folded)),
     )
 
 

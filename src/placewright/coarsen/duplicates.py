@@ -272,6 +272,7 @@ def _operators(graph: OperatorGraph, kept: Sequence[int], copies: _Copies) -> li
             replace(
                 operator,
                 parts=(*parts, *operator.part_names),
+                folded=tuple(dict.fromkeys(n for x in (*row, v) for n in graph.operators[x].folded)),
                 signature=_signature(operator, [(graph.operators[u], copies.readers[u]) for u in row]),
                 flops=work[0],
                 traffic_bytes=work[1],

@@ -105,6 +105,7 @@ def _merged(graph: OperatorGraph, members: Sequence[int], at: Sequence[int]) -> 
         dtype=head.dtype,
         signature=_signature(graph, members),
         parts=tuple(name for v in parts for name in v.part_names),
+        folded=tuple(dict.fromkeys(name for v in parts for name in v.folded)),
     )
 
 

@@ -47,7 +47,7 @@ class TorchNetwork:
 
     def __init__(self, model: str | Path | ExportedProgram, graph: OperatorGraph) -> None:
         self.graph = graph
-        self.program: TorchProgram = take_apart(_program(model))
+        self.program: TorchProgram = take_apart(_program(model), fold=any(v.folded for v in graph.operators))
         operators = {v.name: v for v in self.program.operators}
         absent = [name for v in graph.operators for name in v.part_names if name not in operators]
         if absent:

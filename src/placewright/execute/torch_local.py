@@ -98,7 +98,7 @@ def run_torch_local(
 
     given = dict(kwargs or {})
     program = model if isinstance(model, ExportedProgram) else export_module(model, args, given)
-    parts = take_apart(program)
+    parts = take_apart(program, fold=any(v.folded for v in problem.graph.operators))
     places = _places(parts, problem, plan)
     names = [d.name for d in problem.cluster.devices]
     devices = [torch.device((torch_devices or {}).get(name, "cpu")) for name in names]

@@ -21,9 +21,10 @@ __all__ = ["Run", "held_by_devices"]
 def held_by_devices(
     parts: TorchProgram, places: Sequence[Sequence[int]], devices: Sequence[torch.device]
 ) -> list[dict[str, Any]]:
-    """For each device what its operators read of weights and folded constants, the latter computed there.
+    """For each device what its operators read of weights and folded results, the latter computed there.
 
-    Weights that the network writes to are copies. The first device also has those that the network returns.
+    What only folded nodes read is not kept. Weights that the network writes to are copies. The first device also has
+    those that the network returns.
 
     Raises
     ------
@@ -40,6 +41,7 @@ def held_by_devices(
         wanted = [n for v, row in zip(parts.operators, places, strict=True) if i in row for n in v.node.all_input_nodes]
         if i == 0:
             wanted += [n for n in parts.outputs if isinstance(n, torch.fx.Node)]
+        read = {n.name for n in wanted}
         closure: set[Node] = set()
         while wanted:
             node = wanted.pop()
@@ -69,7 +71,7 @@ def held_by_devices(
                 values[node] = values[parts.first_of[node]]
             else:
                 values[node] = call(node, values, device)
-        held.append({n.name: value for n, value in values.items()})
+        held.append({n.name: value for n, value in values.items() if n.name in read})
     return held
 
 

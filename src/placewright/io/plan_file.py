@@ -354,7 +354,7 @@ def _wrong_placement(document: PlanDocument, problem: Problem) -> Iterator[str]:
     given = {k: [v] if isinstance(v, str) else v for k, v in (document.placement or {}).items()}
     known: dict[str, None] = {}
     for operator, device in zip(problem.graph.operators, document.schedule.operators.device, strict=True):
-        parts = operator.part_names
+        parts = operator.source_names
         known.update(dict.fromkeys(parts))
         missing = [part for part in parts if part not in given]
         if missing:

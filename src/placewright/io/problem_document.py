@@ -53,6 +53,7 @@ class OperatorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     signature: str = ""
     parts: tuple[str, ...] = ()
     backward: bool = False
+    folded: tuple[str, ...] = ()
 
 
 class TensorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -140,7 +141,6 @@ class MaxLoadDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="nam
     sync_bandwidth_bytes_per_s: float | None = None
 
 
-class OffloadDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="name", tag="offload"):
 class ThroughputDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="name", tag="throughput"):
     """Time per sample in steady state when copies of the network, or of parts of it, run side by side."""
 
@@ -151,6 +151,7 @@ class ThroughputDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="
     sync_bandwidth_bytes_per_s: float | None = None
 
 
+class OffloadDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="name", tag="offload"):
     """Latency of one sample when accelerators take subgraphs, one call each, off a pool of CPUs."""
 
     calls: Annotated[int | None, Meta(description="Most calls of a device; null: no limit.")] = None
@@ -227,9 +228,9 @@ def objective_document(objective: Objective) -> ObjectiveDocument:
         return MakespanDocument(objective.contention)
     if isinstance(objective, Offload):
         return OffloadDocument(objective.calls)
-    return MaxLoadDocument(**{f: getattr(objective, f) for f in MaxLoadDocument.__struct_fields__})
     if isinstance(objective, Throughput):
         return ThroughputDocument(**{f: getattr(objective, f) for f in ThroughputDocument.__struct_fields__})
+    return MaxLoadDocument(**{f: getattr(objective, f) for f in MaxLoadDocument.__struct_fields__})
 
 
 def _objective(document: ObjectiveDocument) -> Objective:
@@ -237,9 +238,9 @@ def _objective(document: ObjectiveDocument) -> Objective:
         return Makespan(document.contention)
     if isinstance(document, OffloadDocument):
         return Offload(document.calls)
-    return MaxLoad(*msgspec.structs.astuple(document))
     if isinstance(document, ThroughputDocument):
         return Throughput(*msgspec.structs.astuple(document))
+    return MaxLoad(*msgspec.structs.astuple(document))
 
 
 def _lean(struct: Callable[..., _D], defaults: Mapping[str, Any], /, **values: Any) -> _D:
@@ -267,6 +268,7 @@ def _operator_document(v: Operator) -> OperatorDocument:
         v.signature,
         tuple(v.parts),
         bool(v.backward),
+        tuple(v.folded),
     )
 
 

@@ -196,21 +196,19 @@ def result_document(
 
 
 def placement_by_name(problem: Problem, plan: Plan) -> dict[str, str | list[str]]:
-    """Device of every operator of the source by name: a fused operator's parts are all where it is.
+    """Device of every operator of the source by name: a fused operator's parts are where it is, and what it has folded.
 
     A part of several operators on different devices runs on each of them, and so does one of a replicated stage, or of
     several copies of the network.
     """
-    where: dict[str, list[str]] = {}
-    copies = {stage[0]: stage for stage in plan.replicas}
-    for v, i in zip(problem.graph.operators, plan.device_of.tolist(), strict=True):
-        for part in v.part_names:
-            devices = where.setdefault(part, [])
-            for j in copies.get(i, (i,)):
-                device = problem.cluster.devices[j].name
-                if device not in devices:
-                    devices.append(device)
-    return {part: _one_or_list(devices) for part, devices in where.items()}
+    where: dict[str, dict[str, None]] = {}
+    replicas = {stage[0]: stage for stage in plan.replicas}
+    names = [d.name for d in problem.cluster.devices]
+    for copy in plan.copies or (plan,):
+        for v, i in zip(problem.graph.operators, copy.device_of.tolist(), strict=True):
+            for part in v.source_names:
+                where.setdefault(part, {}).update((names[j], None) for j in replicas.get(i, (i,)))
+    return {part: _one_or_list(list(devices)) for part, devices in where.items()}
 
 
 def _one_or_list(devices: Sequence[str]) -> str | list[str]:
@@ -220,6 +218,8 @@ def _one_or_list(devices: Sequence[str]) -> str | list[str]:
 def replicas_by_name(problem: Problem, plan: Plan) -> list[list[str]]:
     """Devices of each replicated stage, the one first that the placement names."""
     return [[problem.cluster.devices[i].name for i in stage] for stage in plan.replicas]
+
+
 def copies_by_name(problem: Problem, plan: Plan) -> list[CopyDocument]:
     """Share of each copy of the network, and its placement by the names of the problem."""
     names, devices = [v.name for v in problem.graph.operators], [d.name for d in problem.cluster.devices]
@@ -230,8 +230,6 @@ def copies_by_name(problem: Problem, plan: Plan) -> list[CopyDocument]:
         )
         for copy in plan.copies
     ]
-
-
 
 
 def calls_by_name(problem: Problem, plan: Plan, evaluation: Evaluation) -> list[CallDocument]:
