@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import networkx
 import torch
 import transformers
+
+from placewright import networks
 
 Example = tuple[torch.nn.Module, dict[str, torch.Tensor]]
 
@@ -139,49 +140,9 @@ def sd_unet(batch: int = 2) -> Example:
     }
 
 
-class _RandomlyWired(torch.nn.Module):
-    """Stages of separable convolutions wired as small-world graphs; see :func:`randomly_wired`."""
-
-    def __init__(self, channels: int, nodes: int, seed: int) -> None:
-        super().__init__()
-        self.stem = torch.nn.Conv2d(3, channels, 3, stride=2, padding=1)
-        self.readers: list[list[list[int]]] = []
-        self.stages = torch.nn.ModuleList()
-        before = channels
-        for stage in range(3):
-            width = channels << stage
-            wiring = networkx.connected_watts_strogatz_graph(nodes, 4, 0.75, seed=seed + stage)
-            self.readers.append([sorted(u for u in wiring.neighbors(v) if u < v) for v in range(nodes)])
-            self.stages.append(
-                torch.nn.ModuleList(_unit(before if not r else width, width, 1 if r else 2) for r in self.readers[-1])
-            )
-            before = width
-        self.head = torch.nn.Linear(before, 1000)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.stem(x)
-        for units, inputs in zip(self.stages, self.readers, strict=True):
-            made: list[torch.Tensor] = []
-            for unit, sources in zip(units, inputs, strict=True):
-                made.append(unit(sum((made[u] for u in sources[1:]), made[sources[0]]) if sources else x))
-            read = {u for sources in inputs for u in sources}
-            last = [made[v] for v in range(len(made)) if v not in read]
-            x = sum(last[1:], last[0]) / len(last)
-        out: torch.Tensor = self.head(x.mean((2, 3)))
-        return out
-
-
-def _unit(before: int, width: int, stride: int) -> torch.nn.Module:
-    return torch.nn.Sequential(
-        torch.nn.ReLU(),
-        torch.nn.Conv2d(before, before, 3, stride=stride, padding=1, groups=before),
-        torch.nn.Conv2d(before, width, 1),
-        torch.nn.BatchNorm2d(width),
-    )
-
-
 def randomly_wired(batch: int = 1, seed: int = 0) -> Example:
-    """Randomly wired network of Watts-Strogatz stages, WS(4, 0.75) with 32 nodes, as in Xie et al. 2019."""
-    with torch.device("meta"):
-        module = _RandomlyWired(78, 32, seed).eval()
-    return module, {"x": torch.zeros(batch, 3, 224, 224, device="meta")}
+    """Randomly wired network of Watts-Strogatz stages, WS(4, 0.75) with 32 nodes and 78 channels, on 448 x 448 pixels.
+
+    Of Xie et al. 2019, small regime, at twice their height and width: the stages read 112 x 112 pixels.
+    """
+    return networks.randomly_wired("ws", 32, 78, seed, batch=batch, pixels=448, device="meta")

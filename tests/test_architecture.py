@@ -19,7 +19,7 @@ ROWS = (
     ("units", "rounding", "ragged", "highs"),
     ("_kernel",),
     ("graph", "cluster", "objective"),
-    ("catalogue", "host"),
+    ("catalogue", "host", "networks"),
     ("problem",),
     ("plan", "measurement"),
     ("result",),
