@@ -102,7 +102,8 @@ def symmetry_of(problem: Problem) -> Symmetry:
     Notes
     -----
     Complete for single devices whose channels keep their names. For groups a matching is looked for in a bounded number
-    of steps, so that a class may be split where groups are large and entangled; what is claimed was checked entry by entry. Rows are hashed, then
+    of steps, so that a class may be split where groups are large and entangled; what is claimed was checked entry by
+    entry. Rows are hashed, then
     each group is compared with one representative of each class: O(n D + D^2) for a bounded number of classes.
 
     Examples
@@ -148,8 +149,8 @@ class _Search:
         latencies, rates = (np.unique(t, return_inverse=True)[1] for t in (cluster.latency_s, cluster.seconds_per_byte))
         pattern = (first < none) * 1 + (second < none) * 2 + (first == second) * 4
         link = (latencies.reshape(D, D) * (1 + int(rates.max())) + rates.reshape(D, D)) * 8 + pattern
-        if problem.times.transfer_s is not None:
-            table = problem.times.transfer_s.copy()
+        if problem.transfer_table is not None:
+            table = problem.transfer_table.copy()
             table[:, np.arange(D), np.arange(D)] = 0.0
             link = link * (D * D) + _columns(table.reshape(len(table), D * D)).reshape(D, D)
         np.fill_diagonal(link, -1)

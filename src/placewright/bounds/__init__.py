@@ -16,6 +16,7 @@ from placewright.bounds.max_load.fractional_load import fractional_load as divid
 from placewright.bounds.offload.critical_path import critical_path as offload_path
 from placewright.bounds.offload.spine import SpineBound
 from placewright.bounds.throughput.fractional_load import fractional_load as divided_throughput
+from placewright.bounds.throughput.servers import servers
 
 __all__ = ["BOUNDS", "PROOFS"]
 
@@ -25,7 +26,7 @@ BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
             {"critical-path": critical_path, "fractional-load": fractional_load, "spans": spans}
         ),
         "max-load": MappingProxyType({"fractional-load": divided_max_load}),
-        "throughput": MappingProxyType({"fractional-load": divided_throughput}),
+        "throughput": MappingProxyType({"fractional-load": divided_throughput, "servers": servers}),
         "offload": MappingProxyType({"critical-path": offload_path}),
     }
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from placewright.algorithm import Budget, OnProgress, ignore
 from placewright.evaluate import evaluate, plan_for
-from placewright.objective import Makespan, MaxLoad
+from placewright.objective import Makespan, MaxLoad, Throughput
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
@@ -36,14 +36,14 @@ def single_device(
     rejected_s, rejected = float("inf"), ""
     alternatives: dict[str, float] = {}
     n = len(problem.graph)
-    makespan = isinstance(problem.objective, Makespan)
+    times_alone = isinstance(problem.objective, Makespan | Throughput)
     resident_bytes = int(problem.resident_bytes.sum())
     seen: dict[tuple[bytes, float], float] = {}
     for i, device in enumerate(problem.cluster.devices):
         value = float("inf")
         possible = bool(problem.allowed[:, i].all())
         alike = (b"", float(i))
-        if possible and makespan:
+        if possible and times_alone:
             # One sample on one device: nothing but its times and its memory counts.
             possible = resident_bytes <= device.capacity_bytes
             alike = (problem.times.processing_s[:, i].tobytes(), device.capacity_bytes)

@@ -1,0 +1,174 @@
+"""Stages between nested ideals: what each costs on each class of devices, and the cheapest chain of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+__all__ = ["Messages", "StageTable", "cheapest_chain", "count_stages", "fill_stages", "price"]
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float64]
+
+
+class Messages(NamedTuple):
+    """M messages: producer (M,), and readers without it as rows reader_ptr (M+1,), reader; send, receive (M, C) s."""
+
+    producer: Ints
+    reader_ptr: Ints
+    reader: Ints
+    send: Floats
+    receive: Floats
+
+
+class StageTable(NamedTuple):
+    """Stages by the ideal they begin at, in the order of the ideals: ptr (N+1,), end (S,), load (S, C) seconds."""
+
+    ptr: Longs
+    end: Ints
+    load: Floats
+
+
+@njit(cache=True)
+def count_stages(inside: Bytes, resident: Floats, capacity: float, most: int) -> int:
+    """Count pairs of nested ideals (rows of ``inside`` (N, U), by size) whose difference fits; stop beyond ``most``."""
+    N, U = inside.shape
+    count = 0
+    for a in range(N):
+        for b in range(a + 1, N):
+            if resident[b] - resident[a] > capacity:
+                continue
+            nested = True
+            for k in range(U):
+                if inside[a, k] > inside[b, k]:
+                    nested = False
+                    break
+            if nested:
+                count += 1
+                if count > most:
+                    return count
+    return count
+
+
+@njit(cache=True)
+def fill_stages(
+    inside: Bytes, resident: Floats, capacity: Floats, compute: Floats, banned: Ints, m: Messages, table: StageTable
+) -> int:
+    """Fill a table that has room for all stages; returns how many there are.
+
+    compute, banned (N, C): of each ideal the seconds, and the number of units that may not run, on each class. A stage
+    sends a message that one of its units makes and one outside it reads, and receives one that it reads and that is
+    made outside it, once each, at what ``send`` and ``receive`` say.
+    """
+    N, U = inside.shape
+    C, M = compute.shape[1], len(m.producer)
+    largest = capacity.max()
+    # Messages that cross the border of each ideal, either way.
+    cross_ptr = np.zeros(N + 1, dtype=np.int64)
+    for fill in range(2):
+        cross = np.zeros(cross_ptr[N] if fill == 1 else 0, dtype=np.int32)
+        at = 0
+        for a in range(N):
+            for u in range(M):
+                made = inside[a, m.producer[u]]
+                for e in range(m.reader_ptr[u], m.reader_ptr[u + 1]):
+                    if inside[a, m.reader[e]] != made:
+                        if fill == 1:
+                            cross[at] = u
+                        at += 1
+                        break
+            cross_ptr[a + 1] = at
+    count = 0
+    seen = np.full(M, -1, dtype=np.int64)
+    for a in range(N):
+        table.ptr[a] = count
+        for b in range(a + 1, N):
+            held = resident[b] - resident[a]
+            if held > largest:
+                continue
+            nested = True
+            for k in range(U):
+                if inside[a, k] > inside[b, k]:
+                    nested = False
+                    break
+            if not nested:
+                continue
+            for c in range(C):
+                if held > capacity[c] or banned[b, c] > banned[a, c]:
+                    table.load[count, c] = np.inf
+                else:
+                    table.load[count, c] = compute[b, c] - compute[a, c]
+            for side in (a, b):
+                for f in range(cross_ptr[side], cross_ptr[side + 1]):
+                    u = cross[f]
+                    if seen[u] == count:
+                        continue
+                    seen[u] = count
+                    home = m.producer[u]
+                    mine = inside[b, home] > inside[a, home]
+                    reads, leaves = False, False
+                    for e in range(m.reader_ptr[u], m.reader_ptr[u + 1]):
+                        k = m.reader[e]
+                        if inside[b, k] > inside[a, k]:
+                            reads = True
+                        else:
+                            leaves = True
+                    if mine and leaves:
+                        for c in range(C):
+                            table.load[count, c] += m.send[u, c]
+                    elif reads and not mine:
+                        for c in range(C):
+                            table.load[count, c] += m.receive[u, c]
+            table.end[count] = b
+            count += 1
+    table.ptr[N] = count
+    return count
+
+
+@njit(cache=True)
+def price(load: float, full: float, least: float, limit: float) -> float:
+    """Load of a stage, and what its device does not compute in for its sake: ``full`` of ``limit - least`` seconds."""
+    return load * (1.0 + full / (limit - least)) if full > 0.0 else load
+
+
+@njit(cache=True)
+def cheapest_chain(
+    table: StageTable, weight: Floats, full: Floats, least: Floats, limit: float, distance: Floats
+) -> Floats:
+    """Find the chain of stages from the first to the last ideal of the least sum of weight[c] x price; its prices (C,).
+
+    full, least (N,): seconds of synchronisation, by what all units of each ideal count together; no device may have
+    ``least`` of ``limit``. distance (N,) is filled: of the cheapest chain to each ideal, ``inf`` where there is none.
+    """
+    N, C = len(table.ptr) - 1, len(weight)
+    stage = np.full(N, -1, dtype=np.int64)
+    kind = np.full(N, -1, dtype=np.int64)
+    origin = np.full(N, -1, dtype=np.int64)
+    distance[:] = np.inf
+    distance[0] = 0.0
+    for a in range(N):
+        if distance[a] == np.inf:
+            continue
+        for s in range(table.ptr[a], table.ptr[a + 1]):
+            b = table.end[s]
+            if least[b] - least[a] >= limit:
+                continue
+            for c in range(C):
+                if table.load[s, c] == np.inf:
+                    continue
+                there = distance[a] + weight[c] * price(table.load[s, c], full[b] - full[a], least[b] - least[a], limit)
+                if there < distance[b]:
+                    distance[b] = there
+                    stage[b], kind[b], origin[b] = s, c, a
+    prices = np.zeros(C)
+    b = N - 1
+    while b > 0 and stage[b] >= 0:
+        a = origin[b]
+        prices[kind[b]] += price(table.load[stage[b], kind[b]], full[b] - full[a], least[b] - least[a], limit)
+        b = a
+    return prices
