@@ -16,7 +16,8 @@ from placewright.objective import Makespan
 from placewright.problem import Problem, Times
 from placewright.solvers import SOLVERS
 from placewright.solvers.makespan.cp_sat import CpSat
-from placewright.solvers.makespan.modules import cut_operators, modules_of, trunk_of, within, without_rest
+from placewright.solvers.makespan.module_trunk import last_sink, without_rest
+from placewright.solvers.makespan.modules import cut_operators, modules_of, within
 from placewright.verify import verify
 from tests.brute_force import optimum
 from tests.random_problems import problems
@@ -107,16 +108,11 @@ def test_cut_operators_are_those_on_every_path(problem: Problem) -> None:
     assert sorted(placed) == list(range(len(graph)))
 
 
-def test_what_couples_modules_is_named() -> None:
-    """Memory that may bind, a class across modules, and a network without cuts are refused with the reason."""
-    graph = OperatorGraph([Operator(v, weight_bytes=10) for v in "abc"], [Tensor("x", 0, (1,)), Tensor("y", 1, (2,))])
-    small = pw.Cluster([pw.Device("d0", memory_bytes=20), pw.Device("d1")])
-    supports = SOLVERS["makespan"]["modular-split"].supports
-    assert "memory" in (supports(Problem(graph, small, np.ones((3, 2)))) or "")
+def test_a_network_without_modules_is_refused() -> None:
+    """Operators that nothing joins lie on no common path, and leaving some out would leave nothing."""
     large = pw.Cluster([pw.Device("d0"), pw.Device("d1")])
-    tied = OperatorGraph(graph.operators, graph.tensors, [(0, 2)])
-    assert "class" in (supports(Problem(tied, large, np.ones((3, 2)))) or "")
-    apart = OperatorGraph(graph.operators)
+    apart = OperatorGraph([Operator(v) for v in "abc"])
+    supports = SOLVERS["makespan"]["modular-split"].supports
     assert "every path" in (supports(Problem(apart, large, np.ones((3, 2)))) or "")
 
 
@@ -136,7 +132,7 @@ def test_side_outputs_leave_a_bound(problem: Problem) -> None:
     """Without an operator on every path the trunk is split: a legal plan, and a bound never above the optimum."""
     problem = _with_side_outputs(problem)
     best = optimum(problem)
-    trunk = without_rest(problem, trunk_of(problem))
+    trunk = without_rest(problem, last_sink(problem))
     assert optimum(trunk) <= best
     algorithm = SOLVERS["makespan"]["modular-split"].algorithm
     result = algorithm(problem, budget=Budget(30), rng=np.random.default_rng(0))
@@ -165,7 +161,7 @@ def test_sinks_and_trunk() -> None:
         [Operator(v) for v in "abcd"], [Tensor("x", 0, (1, 2)), Tensor("y", 0, (1,)), Tensor("z", 2, (3,))]
     )
     problem = Problem(graph, pw.Cluster([pw.Device("d0")]), np.ones((4, 1)))
-    assert trunk_of(problem) == (0, 2, 3)
+    assert last_sink(problem) == (0, 2, 3)
     trunk = without_rest(problem, (0, 2, 3))
     assert [(t.name, t.producer, t.readers) for t in trunk.graph.tensors] == [
         ("x", 0, (1,)),

@@ -37,6 +37,7 @@ from placewright._kernel.load_descent import descend
 from placewright._kernel.load_moves import LoadLimits, LoadNetwork, anneal_loads, load_state, reset_loads, value_of
 from placewright._kernel.makespan_search import KINDS, kept_cost, search_schedules, search_state
 from placewright._kernel.memory import peak_activations
+from placewright._kernel.module_columns import placements_within, unbeaten
 from placewright._kernel.order_moves import Order, random_order, search
 from placewright._kernel.pair_labels import FAR, loads_of_vertices, pair_states, share_out, stage_end, with_bits
 from placewright._kernel.path import heads, tails
@@ -125,6 +126,8 @@ def warm_up_makespan() -> None:
     _warm_up_diagram()
     least_energy(g, scratch_for(g))
     least_time(g, _ints(0, 1, 2), order, np.ones((2, 2)), np.ones((2, 2)), 1.0, device, np.inf, 8, scratch_for(g))
+    placements_within(g, _ints(0, 1, 2), order, np.ones((2, 2)), 9.0, 4, 9, scratch_for(g))
+    unbeaten(np.ones((2, 3)), 2)
     own, stack = g._replace(processing=g.processing.copy()), np.full((6, 2), 3, dtype=np.int32)
     refute(own, g.processing, _ints(0, 1, 2), order, device, 0.5, stack, 1, 8, 2, scratch_for(g))
     rows, stale = np.zeros((2, 2), dtype=np.int32), np.ones(2, dtype=np.bool_)

@@ -21,7 +21,7 @@ from placewright.solvers.makespan.list_search import ListSearch
 from placewright.solvers.makespan.m_etf import m_etf
 from placewright.solvers.makespan.m_sct import SmallCommunicationTimes
 from placewright.solvers.makespan.m_topo import m_topo
-from placewright.solvers.makespan.modular_split import ModularSplit, why_coupled
+from placewright.solvers.makespan.modular_split import ModularSplit, why_no_modules
 from placewright.solvers.makespan.moirai_milp import MoiraiMilp
 from placewright.solvers.makespan.placeto import Placeto
 from placewright.solvers.single_device import single_device
@@ -40,7 +40,7 @@ def _small_enough(problem: Problem) -> str | None:
 
 
 def _splits(problem: Problem) -> str | None:
-    return _small_enough(problem) or why_coupled(problem)
+    return _small_enough(problem) or why_no_modules(problem)
 
 
 MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(

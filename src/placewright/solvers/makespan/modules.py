@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,16 +13,7 @@ from placewright.arrays import arrays_of
 from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.problem import Problem, Times
 
-__all__ = [
-    "Module",
-    "cut_operators",
-    "module_key",
-    "module_problem",
-    "modules_of",
-    "trunk_of",
-    "within",
-    "without_rest",
-]
+__all__ = ["Module", "cut_operators", "local_classes", "module_problem", "modules_of", "within"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +84,21 @@ def modules_of(graph: OperatorGraph) -> list[Module]:
     return modules
 
 
-def module_problem(problem: Problem, module: Module, entry_device: int, exit_device: int) -> Problem:
-    """Make the problem of one module with the devices of its ends fixed.
+def module_problem(problem: Problem, module: Module, fixed: Mapping[int, int]) -> Problem:
+    """Make the problem of one module with the devices of its ends, and of what else is fixed.
 
     The entry takes no time (its processing counts in the module that it ends) but pays for a cut behind it; what the
-    exit makes is left out.
+    exit makes is left out. Weights are left out too: see :mod:`.module_memory`.
     """
     graph = problem.graph
     operators = module.operators
     local = {v: k for k, v in enumerate(operators)}
     tensors = module.tensors_in(graph)
     times = np.where(problem.allowed, problem.times.processing_s, np.inf)[list(operators)]
-    for v, device, seconds in ((module.entry, entry_device, 0.0), (module.exit, exit_device, None)):
-        if v is not None:
-            kept = times[local[v], device] if seconds is None else seconds
-            times[local[v]] = np.inf
-            times[local[v], device] = kept
-    inner = set(module.inner)
+    for v, device in fixed.items():
+        kept = 0.0 if v == module.entry else times[local[v], device]
+        times[local[v]] = np.inf
+        times[local[v], device] = kept
     sub = OperatorGraph(
         [Operator(f"{k:06d}") for k in range(len(operators))],
         [
@@ -121,67 +110,17 @@ def module_problem(problem: Problem, module: Module, entry_device: int, exit_dev
             )
             for k, u in enumerate(tensors)
         ],
-        [[local[v] for v in members] for members in graph.colocation if inner.issuperset(members)],
+        local_classes(graph, local),
     )
     transfer = None if problem.times.transfer_s is None else problem.times.transfer_s[tensors]
     given = Times(times, transfer, problem.times.source, problem.cut_s[list(operators)])
     return Problem(sub, problem.cluster, given, problem.objective)
 
 
-def module_key(problem: Problem) -> bytes:
-    """Equal keys mean equal module problems on one cluster."""
-    digest = hashlib.sha256()
-    digest.update(repr([(t.producer, t.readers, t.size_bytes) for t in problem.graph.tensors]).encode())
-    digest.update(repr(problem.graph.colocation).encode())
-    digest.update(problem.times.processing_s.tobytes())
-    digest.update(problem.cut_s.tobytes())
-    if problem.times.transfer_s is not None:
-        digest.update(problem.times.transfer_s.tobytes())
-    return digest.digest()
-
-
-def trunk_of(problem: Problem) -> tuple[int, ...]:
-    """Operators that the sink which can end last depends on, and itself, ascending; all when there is one sink.
-
-    What is left out reads from the trunk and nothing in the trunk reads from it, so that a schedule without it is a
-    schedule of the trunk: the least makespan of the trunk is a lower bound. A side output, which nothing reads, would
-    otherwise leap over every operator behind its own. O(n + E D^2).
-    """
-    graph = problem.graph
-    sinks = [v for v in range(len(graph)) if not graph.successors[v]]
-    if len(sinks) == 1:
-        return tuple(range(len(graph)))
-    end = heads(arrays_of(problem).network)[1].min(axis=1)
-    above, todo = set[int](), [max(sinks, key=lambda v: (end[v], v))]
-    while todo:
-        v = todo.pop()
-        if v not in above:
-            above.add(v)
-            todo += graph.predecessors[v]
-    return tuple(sorted(above))
-
-
-def without_rest(problem: Problem, kept: tuple[int, ...]) -> Problem:
-    """Make the problem of some operators, the others and what they read taken away."""
-    graph = problem.graph
-    if len(kept) == len(graph):
-        return problem
-    local = {v: k for k, v in enumerate(kept)}
-    tensors = [u for u, t in enumerate(graph.tensors) if t.producer in local]
-    rows = list(kept)
-    sub = OperatorGraph(
-        [graph.operators[v] for v in kept],
-        [
-            replace(t, producer=local[t.producer], readers=tuple(local[v] for v in t.readers if v in local))
-            for t in (graph.tensors[u] for u in tensors)
-        ],
-        [[local[v] for v in members if v in local] for members in graph.colocation],
-        graph.name,
-    )
-    transfer = None if problem.times.transfer_s is None else problem.times.transfer_s[tensors]
-    on = np.where(problem.allowed, problem.times.processing_s, np.inf)[rows]
-    times = Times(on, transfer, problem.times.source, problem.cut_s[rows])
-    return Problem(sub, problem.cluster, times, problem.objective)
+def local_classes(graph: OperatorGraph, local: Mapping[int, int]) -> list[list[int]]:
+    """Members of each class that are here, where there are two or more."""
+    parts = ([local[v] for v in members if v in local] for members in graph.colocation)
+    return [part for part in parts if len(part) > 1]
 
 
 def within(problem: Problem, limit_s: float) -> Problem | None:
