@@ -9,16 +9,29 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import yaml
+from msgspec import Meta
 
 from placewright.cluster import Device
 from placewright.errors import InvalidInput
 from placewright.units import parse_bytes, parse_bytes_per_second, parse_flops_per_second, parse_seconds
 
-__all__ = ["HardwareEntry", "load", "lookup"]
+__all__ = [
+    "Correction",
+    "Efficiency",
+    "HardwareEntry",
+    "HardwareFile",
+    "WrittenEntry",
+    "find",
+    "load",
+    "lookup",
+    "own_path",
+    "read_entries",
+    "user_path",
+]
 
 ENVIRONMENT = "PLACEWRIGHT_CATALOGUE"
 LARGEST_FILE_BYTES = 4 << 20
@@ -45,6 +58,10 @@ class HardwareEntry:
         What every operator costs on top of its arithmetic; the kind's default where the entry has none.
     source, date, note : str
         Where the figures stand, when that was published, and what to know about them.
+    clock_hz, compute_units, cache_bytes : float
+        Boost clock, multiprocessors (compute units, cores), last-level cache; 0 where not given.
+    efficiency : mapping of class of operators to mapping of field to number
+        What a calibration corrected: see :class:`placewright.costs.curve.Curve`.
 
     Examples
     --------
@@ -63,6 +80,10 @@ class HardwareEntry:
     source: str
     date: str
     note: str = ""
+    clock_hz: float = 0.0
+    compute_units: float = 0.0
+    cache_bytes: float = 0.0
+    efficiency: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}))
 
     def device(self, name: str, host: str = "local", **overrides: Any) -> Device:
         """Make a device with this entry's figures.
@@ -99,7 +120,35 @@ class _Overhead(msgspec.Struct, forbid_unknown_fields=True):
     source: str
 
 
-class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+_Positive = Annotated[float, Meta(gt=0)]
+_NotNegative = Annotated[float, Meta(ge=0)]
+
+
+class Correction(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Numbers of an efficiency curve (:class:`placewright.costs.curve.Curve`); what isn't given stays as shipped."""
+
+    arithmetic: _Positive | None = None
+    memory: _Positive | None = None
+    sharpness: _Positive | None = None
+    floor_cycles: _NotNegative | None = None
+    depth_cycles: _NotNegative | None = None
+    piece_cycles: _NotNegative | None = None
+    cached_gain: _NotNegative | None = None
+    cached_share: _Positive | None = None
+
+
+class Efficiency(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What a calibration found, by class of operators."""
+
+    product: Correction | None = None
+    prefill: Correction | None = None
+    decode: Correction | None = None
+    other: Correction | None = None
+
+
+class WrittenEntry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One device as a catalogue's file states it."""
+
     vendor: str
     kind: str
     flops: dict[str, str | float]
@@ -109,11 +158,17 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     memory: str | int | None = None
     launch_overhead: str | float | None = None
     note: str = ""
+    clock_mhz: _Positive | None = None
+    compute_units: Annotated[int, Meta(gt=0)] | None = None
+    cache: str | int | None = None
+    efficiency: Efficiency | None = None
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    devices: dict[str, _Entry] = field(default_factory=dict)
-    launch_overhead: dict[str, _Overhead] = field(default_factory=dict)
+class HardwareFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A catalogue as it is written: entries by name, and launch overheads by kind."""
+
+    devices: dict[str, WrittenEntry] = msgspec.field(default_factory=dict)
+    launch_overhead: dict[str, _Overhead] = msgspec.field(default_factory=dict)
 
 
 def load(path: Path | str | None = None) -> Mapping[str, HardwareEntry]:
@@ -122,20 +177,54 @@ def load(path: Path | str | None = None) -> Mapping[str, HardwareEntry]:
     Parameters
     ----------
     path : path or None
-        The user's YAML file; by default the one that ``PLACEWRIGHT_CATALOGUE`` names, if any. It has the form of the
-        file that is shipped: ``devices`` by name, and optionally ``launch_overhead`` by kind.
+        The user's YAML file; by default :func:`user_path`. It has the form of the file that is shipped: ``devices`` by
+        name, and optionally ``launch_overhead`` by kind.
 
     Raises
     ------
     InvalidInput
         If a file can't be read or doesn't follow the schema; every bad entry is reported.
     """
-    chosen = path if path is not None else os.environ.get(ENVIRONMENT) or None
+    chosen = Path(path) if path is not None else user_path()
     shipped, defaults = _built_in()
     if chosen is None:
         return shipped
-    file = _read(Path(chosen))
-    return MappingProxyType({**shipped, **_entries(file, defaults, Path(chosen))})
+    return MappingProxyType({**shipped, **_entries(_read(chosen), defaults, chosen)})
+
+
+def user_path() -> Path | None:
+    """Return the user's own catalogue: what ``PLACEWRIGHT_CATALOGUE`` names, else ``catalogue.yaml`` in their folder.
+
+    The folder is ``$XDG_CONFIG_HOME/placewright``, by default ``~/.config/placewright``; no file there is no error.
+    """
+    named = os.environ.get(ENVIRONMENT)
+    if named:
+        return Path(named)
+    usual = own_path()
+    return usual if usual.is_file() else None
+
+
+def own_path() -> Path:
+    """Return where a user's catalogue is looked for when nothing names one."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "placewright" / "catalogue.yaml"
+
+
+def find(model: str) -> HardwareEntry | None:
+    """Look up an entry that need not be there, as for the name of a device's model in an old problem file."""
+    return load().get(_key(model)) if model else None
+
+
+def read_entries(path: Path) -> HardwareFile:
+    """Read a user's file as it is written, to be written again with an entry more.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`load`.
+    """
+    file = _read(path)
+    _entries(file, {}, path)
+    return file
 
 
 def lookup(model: str, path: Path | str | None = None) -> HardwareEntry:
@@ -160,7 +249,7 @@ def lookup(model: str, path: Path | str | None = None) -> HardwareEntry:
     hint = f"did you mean {', '.join(map(repr, close))}? Else" if close else f"known are {', '.join(sorted(entries))};"
     raise InvalidInput(
         f"model {model!r} is not in the hardware catalogue; {hint} give kind, flops and memory_bandwidth instead of "
-        f"model, or name your own catalogue in {ENVIRONMENT}"
+        f"model, or name your own catalogue with --catalogue or in {ENVIRONMENT}"
     )
 
 
@@ -175,7 +264,7 @@ def _built_in() -> tuple[Mapping[str, HardwareEntry], Mapping[str, str | float]]
     return MappingProxyType(_entries(file, {}, _BUILT_IN)), overheads
 
 
-def _read(path: Path) -> _File:
+def _read(path: Path) -> HardwareFile:
     what = f"hardware catalogue {str(path)!r}"
     try:
         with path.open("rb") as file:
@@ -192,13 +281,13 @@ def _read(path: Path) -> _File:
                 raise InvalidInput("uses a YAML alias (*name); write the values out", what=what)
             if depth > DEEPEST_NESTING:
                 raise InvalidInput(f"is nested deeper than {DEEPEST_NESTING} levels; flatten it", what=what)
-        return msgspec.yaml.decode(data, type=_File)
+        return msgspec.yaml.decode(data, type=HardwareFile)
     except (yaml.YAMLError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InvalidInput(f"is no valid catalogue: {reason}; compare it with the one shipped", what=what) from None
 
 
-def _entries(file: _File, overheads: Mapping[str, str | float], path: Path) -> dict[str, HardwareEntry]:
+def _entries(file: HardwareFile, overheads: Mapping[str, str | float], path: Path) -> dict[str, HardwareEntry]:
     defaults = {**overheads, **{kind: item.value for kind, item in file.launch_overhead.items()}}
     found: dict[str, HardwareEntry] = {}
     violations: list[str] = []
@@ -217,9 +306,18 @@ def _entries(file: _File, overheads: Mapping[str, str | float], path: Path) -> d
                 entry.source,
                 entry.date,
                 entry.note,
+                (entry.clock_mhz or 0.0) * 1e6,
+                float(entry.compute_units or 0),
+                0.0 if entry.cache is None else float(parse_bytes(entry.cache, "cache")),
+                _numbers(entry.efficiency),
             )
         except InvalidInput as error:
             violations += [f"entry {name!r}: {line}" for line in error.violations]
     if violations:
         raise InvalidInput(violations, what=f"hardware catalogue {str(path)!r}")
     return found
+
+
+def _numbers(efficiency: Efficiency | None) -> Mapping[str, Mapping[str, float]]:
+    given = {} if efficiency is None else msgspec.to_builtins(efficiency)
+    return MappingProxyType({c: MappingProxyType(f) for c, f in given.items()})
