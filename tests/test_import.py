@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 
@@ -46,3 +47,18 @@ def test_every_listed_name_is_there_and_no_other_is_made_up() -> None:
     assert all(getattr(placewright, name) is not None for name in placewright.__all__)
     with pytest.raises(AttributeError, match="module 'placewright' has no attribute 'sovle'"):
         placewright.sovle  # noqa: B018
+
+
+def test_the_command_line_answers_at_once() -> None:
+    """Help needs neither the judge's kernels nor a solver, a back-end or a page; showing a plan needs no solver."""
+    heavy = [m for m in HEAVY if m not in ("rich", "typer")]
+    code = (
+        "import sys\n"
+        "from placewright.cli import main\n"
+        "try:\n    main({arguments})\nexcept SystemExit:\n    pass\n"
+        f"print([m for m in {[*heavy, 'placewright.evaluate', 'placewright.solve']} if m in sys.modules])"
+    )
+    for arguments in (["--help"], ["plan", "--help"], ["--version"]):
+        assert run(code.format(arguments=arguments)).splitlines()[-1] == "[]"
+    shown = run(code.format(arguments=["show", "no-such-plan.json"])).splitlines()[-1]
+    assert not {"torch", "onnx", "ortools", "highspy", "plotly", "placewright.solve"} & set(ast.literal_eval(shown))

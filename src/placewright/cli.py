@@ -30,9 +30,9 @@ from placewright.options import (
     TracePath,
     takes_problem,
 )
-from placewright.report.progress import ProgressLine
 
 if TYPE_CHECKING:
+    from placewright.report.progress import ProgressLine
     from placewright.result import Result
 
 __all__ = ["app", "main"]
@@ -52,6 +52,12 @@ EXIT_INTERRUPTED = 130
 
 def _show(renderable: RenderableType) -> None:
     Console(soft_wrap=False, width=None if sys.stdout.isatty() else 80, highlight=False).print(renderable)
+
+
+def _progress() -> ProgressLine:
+    from placewright.report.progress import ProgressLine
+
+    return ProgressLine(sys.stderr)
 
 
 def _print_json(content: Any) -> None:
@@ -81,7 +87,7 @@ def plan(
     from placewright.solve import solve
     from placewright.units import parse_seconds
 
-    progress = ProgressLine(sys.stderr)
+    progress = _progress()
     seconds = parse_seconds(budget, "--budget", "60s")
     known_solvers([solver])
     check_expert(solver, expert)
@@ -132,7 +138,7 @@ def compare(
     from placewright.report import comparison_table
     from placewright.units import parse_seconds
 
-    progress = ProgressLine(sys.stderr)
+    progress = _progress()
     seconds = parse_seconds(budget, "--budget", "60s")
     names = known_solvers([*solvers.split(","), *(["expert"] if expert else [])]) if solvers is not None else None
     problem = posing.problem(progress)
@@ -174,7 +180,7 @@ def run(
     from placewright.report import html_report, plan_report, trace_json
     from placewright.units import parse_seconds
 
-    progress = ProgressLine(sys.stderr)
+    progress = _progress()
     longest = parse_seconds(timeout, "--timeout", "60s")
     check_writable(report, trace)
     file = read_plan(plan_path)
@@ -232,11 +238,11 @@ def explain(
     from placewright.sensitivity import sensitivity
     from placewright.units import parse_seconds
 
-    progress = ProgressLine(sys.stderr)
+    progress = _progress()
     seconds = parse_seconds(budget, "--budget", "20s")
     file = read_plan(plan_path)
     why = sentences_for(file.problem, file.result, judge(file.problem, file.plan))
-    found = sensitivity(file.problem, file.result, budget_s=seconds, seed=seed, on_progress=progress.step)
+    found = sensitivity(file.problem, file.result, budget=seconds, seed=seed, on_progress=progress.step)
     progress.close()
     if as_json:
         _print_json({"why": why, **sensitivity_to_json(found)})
@@ -289,7 +295,7 @@ def probe(
     from placewright.io import check_writable, cluster_to_text, write_cluster
     from placewright.report import cluster_report
 
-    progress = ProgressLine(sys.stderr)
+    progress = _progress()
     check_writable(output)
     cluster = measure(devices=devices, on_progress=progress.tell)
     if output is not None:
@@ -315,7 +321,7 @@ def profile(
     from placewright.posing import as_fold
     from placewright.report import profile_report
 
-    progress = ProgressLine(sys.stderr)
+    progress = _progress()
     devices = read_cluster(cluster)
     graph = capture(model, fuse=fuse or "auto", fold=as_fold(fold) is not False)
     measured = measure(model, graph, devices, on_progress=progress.step)
@@ -340,7 +346,7 @@ def convert(
     from placewright.export import PROBLEM_FORMATS, check_format, write_problem_as
     from placewright.io import check_writable
 
-    progress = ProgressLine(sys.stderr)
+    progress = _progress()
     check_format(format, PROBLEM_FORMATS)
     check_writable(output)
     problem = posing.problem(progress)
