@@ -36,6 +36,12 @@ def bert_large(batch: int = 1, length: int = 512) -> Example:
     return _on_meta(transformers.BertModel, config), {"input_ids": _tokens(batch, length)}
 
 
+def gpt2(batch: int = 1, length: int = 1024) -> Example:
+    """GPT-2, the small one (124 M parameters), reading a prompt."""
+    config = transformers.GPT2Config(use_cache=False)
+    return _on_meta(transformers.GPT2LMHeadModel, config), {"input_ids": _tokens(batch, length)}
+
+
 def gpt2_xl(batch: int = 1, length: int = 1024) -> Example:
     """GPT-2 XL (1.56 B parameters) reading a prompt."""
     config = transformers.GPT2Config(n_embd=1600, n_layer=48, n_head=25, use_cache=False)
@@ -146,3 +152,13 @@ def randomly_wired(batch: int = 1, seed: int = 0) -> Example:
     Of Xie et al. 2019, small regime, at twice their height and width: the stages read 112 x 112 pixels.
     """
     return networks.randomly_wired("ws", 32, 78, seed, batch=batch, pixels=448, device="meta")
+
+
+def randomly_wired_er(batch: int = 1, seed: int = 0) -> Example:
+    """As :func:`randomly_wired`, of Erdos-Renyi stages: ER(0.2)."""
+    return networks.randomly_wired("er", 32, 78, seed, batch=batch, pixels=448, device="meta")
+
+
+def randomly_wired_ba(batch: int = 1, seed: int = 0) -> Example:
+    """As :func:`randomly_wired`, of Barabasi-Albert stages: BA(5)."""
+    return networks.randomly_wired("ba", 32, 78, seed, batch=batch, pixels=448, device="meta")
