@@ -16,7 +16,7 @@ ROOT = Path(placewright.__file__).parent
 
 ROWS = (
     ("errors",),
-    ("units", "rounding", "ragged", "highs"),
+    ("units", "rounding", "ragged", "highs", "left_running"),
     ("_kernel",),
     ("graph", "cluster", "objective"),
     ("catalogue", "host", "networks"),
@@ -78,6 +78,9 @@ SHARED_BY_ALGORITHMS = {
     "placewright.bounds.max_load.certificate",
     "placewright.bounds.max_load.hypergraph",
     "placewright.bounds.max_load.master",
+    "placewright.bounds.max_load.module_network",
+    "placewright.bounds.max_load.module_order",
+    "placewright.bounds.max_load.module_prices",
     "placewright.bounds.max_load.pricing",
     "placewright.bounds.throughput.servers_stages",
     "placewright.bounds.offload.interval_program",
@@ -94,6 +97,7 @@ SHARED_BY_ALGORITHMS = {
     "placewright.solvers.max_load.chain",
     "placewright.solvers.max_load.lattice",
     "placewright.solvers.max_load.load_network",
+    "placewright.solvers.max_load.module_walk",
     "placewright.solvers.max_load.orders",
     "placewright.solvers.max_load.pair_moves",
     "placewright.solvers.max_load.groups",
@@ -106,6 +110,9 @@ SHARED_BY_ALGORITHMS = {
     "placewright.solvers.offload.program",
     "placewright.solvers.offload.timed_program",
     "placewright.solvers.single_device",
+    "placewright.solvers.throughput.servers_line",
+    "placewright.solvers.throughput.servers_pipeline",
+    "placewright.solvers.throughput.servers_teams",
 }
 """Models and starts in the packages of algorithms that are no algorithms themselves."""
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from math import inf
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 import placewright as pw
-from placewright.algorithm import Budget
+from placewright.algorithm import Budget, OnProgress, Progress
+from placewright.result import Result
 from placewright.solvers import SOLVERS
+from placewright.solvers.entry import Entry
 from placewright.verify import verify
 from tests.brute_force import optimum
 from tests.random_problems import problems
@@ -93,3 +96,25 @@ def test_an_unknown_solver_is_bad_input() -> None:
     """The message lists the names that exist."""
     with pytest.raises(pw.InvalidInput, match="makespan-cp-sat"):
         pw.solve(_chain(), solver="magic")
+
+
+@pytest.mark.parametrize("solver", ["auto", "scripted"])
+def test_progress_never_falls_behind_what_it_has_shown(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values only fall and bounds only rise, whatever an algorithm says of itself between two reports."""
+
+    def scripted(problem: pw.Problem, *, budget: Budget, on_progress: OnProgress, **_: object) -> Result:
+        for value, bound in ((9.0, 2.0), (inf, 0.0), (8.0, 1.0), (8.5, 3.0), (8.2, 0.0)):
+            on_progress(Progress("scripted", value, bound, budget.elapsed_s))
+        return Result()
+
+    entry = Entry(scripted, False, "a test's", lambda problem: None)  # type: ignore[arg-type]
+    seen: list[tuple[float, float]] = []
+    pw.solve(
+        _chain(),
+        solver=solver,
+        budget=Budget(iterations=20),
+        given={"scripted": entry},
+        on_progress=lambda p: seen.append((p.value_s, p.lower_bound_s)),
+    )
+    assert len(seen) > 1
+    assert seen == [(min(v for v, _ in seen[: k + 1]), max(b for _, b in seen[: k + 1])) for k in range(len(seen))]

@@ -14,6 +14,7 @@ from typer.exceptions import TyperException
 
 from placewright import __version__
 from placewright.errors import PlacewrightError
+from placewright.left_running import any_left
 from placewright.options import (
     AsJson,
     BudgetText,
@@ -334,6 +335,40 @@ def profile(
 
 
 @app.command()
+def calibrate(
+    cluster: Annotated[Path, typer.Option("--cluster", "-c", help="Cluster file, YAML or JSON.")],
+    device: Annotated[
+        str | None, typer.Option("--device", help="Which one; by default the first that is here.")
+    ] = None,
+    runtime: Annotated[str, typer.Option("--runtime", help="torch or onnxruntime.")] = "torch",
+    name: Annotated[
+        str | None, typer.Option("--name", help="Of the entry: what the cluster file says as model.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Add the entry to this catalogue.")] = None,
+) -> int:
+    """Measure ten operators on a device and correct its curve; the entry of a catalogue that comes out is printed."""
+    from placewright.catalogue import with_entry
+    from placewright.costs.calibrate import as_runtime, chosen_device, entry_of
+    from placewright.costs.calibrate import calibrate as measure
+    from placewright.io import check_writable, read_cluster, write_atomic
+    from placewright.report import calibration_report
+
+    progress = _progress()
+    check_writable(output)
+    found = measure(
+        chosen_device(read_cluster(cluster), device), runtime=as_runtime(runtime), on_progress=progress.step
+    )
+    progress.close()
+    text = with_entry(output or Path(os.devnull), name or f"{found.device.name}-{found.runtime}", entry_of(found))
+    if output is not None:
+        write_atomic(output, text)
+        _show(calibration_report(found))
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+@app.command()
 @takes_problem
 def convert(
     posing: Posing,
@@ -401,10 +436,20 @@ def doctor() -> int:
 
 
 @app.callback(invoke_without_command=True)
-def _top(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+def _top(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    catalogue: Annotated[
+        Path | None, typer.Option("--catalogue", help="Your hardware catalogue, over the one that is shipped.")
+    ] = None,
+) -> None:
     if version:
         sys.stdout.write(f"placewright {__version__}\n")
         raise typer.Exit(0)
+    if catalogue is not None:
+        from placewright.catalogue import ENVIRONMENT, load
+
+        load(catalogue)
+        os.environ[ENVIRONMENT] = str(catalogue)
 
 
 def _exit_code(result: Result) -> int:
@@ -443,4 +488,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         code = 2
     if code == EXIT_INTERRUPTED:  # from here, or from the command line's library
         _complain("interrupted")
+    if any_left():  # all is written, and nobody waits for them
+        sys.stdout.flush()
+        os._exit(code if isinstance(code, int) else 0)
     sys.exit(code if isinstance(code, int) else 0)

@@ -138,11 +138,12 @@ def _fine(
 
 
 def _beside(best: Result, on_progress: OnProgress) -> OnProgress:
-    """Report a solver's progress together with what is known already."""
+    """Report a solver's progress together with what is known already, also from its own earlier reports."""
+    known = [best.value_s, best.lower_bound_s]
 
     def report(progress: Progress) -> None:
-        value, bound = min(progress.value_s, best.value_s), max(progress.lower_bound_s, best.lower_bound_s)
-        on_progress(replace(progress, value_s=value, lower_bound_s=bound))
+        known[:] = min(progress.value_s, known[0]), max(progress.lower_bound_s, known[1])
+        on_progress(replace(progress, value_s=known[0], lower_bound_s=known[1]))
 
     return report
 
@@ -194,8 +195,8 @@ def _auto(problem: Problem, best: Result, clock: Budget, seed: int, on_progress:
     reported = [float("inf"), -1.0]
 
     def merging(progress: Progress) -> None:
-        value = min(progress.value_s, best.value_s)
-        bound = max(progress.lower_bound_s, best.lower_bound_s)
+        value = min(progress.value_s, best.value_s, reported[0])
+        bound = max(progress.lower_bound_s, best.lower_bound_s, reported[1])
         if value < reported[0] or bound > reported[1]:
             reported[:] = value, bound
             on_progress(replace(progress, value_s=value, lower_bound_s=bound, elapsed_s=clock.elapsed_s))

@@ -53,14 +53,6 @@ def test_a_limit_that_is_empty_or_no_whole_bytes() -> None:
     assert (read.problem.cluster.devices[0].memory_bytes, read.notes) == (2, ())
 
 
-def test_two_edges_between_the_same_operators() -> None:
-    """Each has its own transfer; without transfers they are one."""
-    rows = [[1, "5,6", "2,2", "", 1, 1, "0,0", "3,4", "3,4", "0,0", 0, "", ""], [2, *[""] * 3, 1, 1, *[""] * 4, 0]]
-    assert [t.name for t in sheet_from_bytes(sheet(rows), "f.xls").problem.graph.tensors] == ["1#6@2", "1@2"]
-    rows[0][1] = rows[0][6] = rows[0][7] = rows[0][8] = rows[0][9] = ""
-    assert [t.name for t in sheet_from_bytes(sheet(rows), "f.xls").problem.graph.tensors] == ["1@2"]
-
-
 WRONG = [
     ((3, "task", "x"), "row 3, column task: 'x' is no id; correct it"),
     ((3, "task", ""), "row 3, column task: is empty, and the row is not; give the id of one operator"),
@@ -71,6 +63,7 @@ WRONG = [
     ((3, "c_task", 10), "row 4, column c_task: the id 10 stands in row 3 too; keep one"),
     ((3, "c_task", 3), "row 3, column c_task: the id 3 stands in row 4 too; keep one"),
     ((3, "dir_succ", 4), "row 3, column dir_succ: there is no operator 4; add its row or correct the id"),
+    ((2, "dir_succ", "5,5"), "row 2, column dir_succ: operator 5 stands in it twice; keep one"),
     ((3, "dir_succ", 5), "row 3, column dir_succ: operator 5 can't read its own output; remove it"),
     ((3, "dir_succ", 3), "the operators form a cycle: '5' -> '3' -> '5'; a placement needs an acyclic graph, so"),
     ((4, "pc01", "1"), "row 4, column pc01: lists 1 times for 2 transfers; give as many"),

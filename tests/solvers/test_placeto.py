@@ -15,6 +15,7 @@ import placewright as pw
 from placewright.algorithm import Budget, Progress
 from placewright.arrays import arrays_of
 from placewright.evaluate import plan_for
+from placewright.left_running import any_left
 from placewright.problem import Problem
 from placewright.solvers import SOLVERS
 from placewright.solvers.makespan.placeto import Placeto, Training
@@ -180,6 +181,29 @@ def test_a_cancelled_budget_ends_the_episode(torch: object) -> None:
     result = SMALL(problem, budget=budget, rng=rng, incumbent=start, on_progress=cancel)
     assert [r.value_s for r in reports] == [result.value_s]
     assert SMALL(problem, budget=Budget(0.0), rng=rng, incumbent=start).plan is start
+
+
+def test_a_cancelled_budget_does_not_wait_for_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While torch is loading a cancelled search returns its start, and the loading goes on by itself."""
+    problem, start = chain()
+    loading, go_on = threading.Event(), threading.Event()
+
+    def load(name: str) -> None:
+        loading.set()
+        go_on.wait(60.0)
+
+    budget = Budget()
+    monkeypatch.setattr("placewright.solvers.makespan.placeto.import_module", load)
+    canceller = threading.Thread(target=lambda: (loading.wait(60.0), budget.cancelled.set()))
+    canceller.start()
+    found = Placeto()(problem, budget=budget, rng=np.random.default_rng(0), incumbent=start)
+    canceller.join()
+    assert found.plan is start and any_left()
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and thread.daemon and thread.name.endswith("(load)"):
+            thread.join(60.0)
+    assert not any_left()
 
 
 def test_without_torch_the_registry_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def read_moirai(path: Path | str, objective: Objective = MOIRAI_OBJECTIVE) -> Mo
     ------
     InvalidInput
         With every violation, each with its row and column: no ``.xls``, absent headings, lists of unequal length,
-        unknown successors, cycles, text in place of numbers, figures out of range.
+        unknown or repeated successors, cycles, text in place of numbers, figures out of range.
     """
     return sheet_from_bytes(read_bounded(path, "sheet"), path, objective)
 
@@ -189,14 +189,18 @@ def _row(table: XlsTable, number: int, cells: Cells, count: int) -> _Row:
 
 
 def _check_ids(table: XlsTable, rows: dict[int, _Row]) -> None:
-    """Successors are operators, and no transfer's id is used twice."""
+    """Successors are operators, each listed once, and no transfer's id is used twice."""
     taken = {task: row.number for task, row in rows.items()}
     for task, row in rows.items():
         for transfer in row.transfers:
             if transfer in taken:
                 table.blame(row.number, "c_task", f"the id {transfer} stands in row {taken[transfer]} too; keep one")
             taken[transfer] = row.number
+        seen: set[int] = set()
         for successor in row.successors:
+            if successor in seen:
+                table.blame(row.number, "dir_succ", f"operator {successor} stands in it twice; keep one")
+            seen.add(successor)
             if successor not in rows:
                 table.blame(row.number, "dir_succ", f"there is no operator {successor}; add its row or correct the id")
             elif successor == task:
@@ -239,10 +243,6 @@ def _problem(
     for task, row in rows.items():
         for k, successor in enumerate(row.successors):
             tensor = f"{task}@{successor}"
-            if tensor in moves:
-                if not row.transfers:
-                    continue
-                tensor = f"{task}#{row.transfers[k]}@{successor}"
             edges.append((tensor, str(task), [str(successor)], 0))
             moves[tensor] = [times[k] for times in row.moves_ms] or [0.0] * D**2
     graph = OperatorGraph.build(operators, edges, name=name, source=source)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from placewright.algorithm import Budget
 from placewright.highs import new_highs
+from placewright.left_running import leave
 
 __all__ = ["LEAST_MARGIN", "TOLERANCE", "UNITS", "MipRun", "run_mip"]
 
@@ -29,9 +29,6 @@ LEAST_MARGIN = 2e-7
 
 GRACE_S = 1.0
 """Seconds that a cancelled search has to end. HiGHS asks seldom whether it should, up to 20 s apart."""
-
-LONGEST_WAIT_S = 60.0
-"""Seconds that the interpreter waits at its end for a search that was left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +123,9 @@ def run_mip(
             thread.join(GRACE_S)
             break
     if thread.is_alive():
-        # It ends by itself when HiGHS asks next; what it reports then is dropped. The interpreter waits for it at its
-        # own end, since a callback into one that is gone aborts the process.
+        # It ends by itself when HiGHS asks next; what it reports then is dropped.
         left.set()
-        atexit.register(thread.join, LONGEST_WAIT_S)
+        leave(thread)
         return MipRun(seen[0])
     status, info = solver.getModelStatus(), solver.getInfo()
     if status == highspy.HighsModelStatus.kInfeasible:

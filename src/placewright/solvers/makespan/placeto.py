@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from placewright._kernel.simulate import simulate
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
 from placewright.arrays import arrays_of
 from placewright.evaluate import plan_for
+from placewright.left_running import leave
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
@@ -101,6 +104,8 @@ class Placeto:
         """Train until the budget is spent."""
         begun = budget.elapsed_s
         if not arrays_of(problem).allowed.any(axis=1).all() or budget.spent:
+            return Result(incumbent, solver="placeto", runtime_s=budget.elapsed_s - begun)
+        if not _loaded(budget):
             return Result(incumbent, solver="placeto", runtime_s=budget.elapsed_s - begun)
         from placewright.solvers.makespan.placeto_policy import Policy
 
@@ -199,6 +204,23 @@ class Training:
                 self.best = found
                 self.on_progress(Progress("placeto", found.value_s, 0.0, budget.elapsed_s))
         return costs
+
+
+def _loaded(budget: Budget) -> bool:
+    """Load torch in a thread of its own, so that Ctrl-C is heard meanwhile; False when the budget was spent first."""
+
+    def load() -> None:
+        with suppress(ImportError):  # which the caller meets again
+            import_module("placewright.solvers.makespan.placeto_policy")
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.05)
+        if budget.spent and thread.is_alive():
+            leave(thread)
+            return False
+    return True
 
 
 def _placed(groups: Groups, device_of: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
