@@ -308,12 +308,12 @@ class _Search:
         return np.bincount(self.channels.ravel(), minlength=self.none + 1)
 
     def _counts(self, channels: Ints) -> npt.NDArray[np.int64]:
-        return np.bincount(channels.ravel(), minlength=len(self.uses))
+        return np.asarray(np.bincount(channels.ravel(), minlength=len(self.uses)))
 
 
 def _numbers(rows: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
     """Give equal rows equal numbers."""
-    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1), dtype=np.int64)
 
 
 def _columns(table: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

@@ -34,7 +34,10 @@ from placewright._kernel.ideals import enumerate_ideals, first_ideal, sums
 from placewright._kernel.list_schedule import etf, heft, mean_upward_rank
 from placewright._kernel.list_search import mean_transfer, weighted_rank
 from placewright._kernel.load_descent import descend
+from placewright._kernel.load_front import cells, front
+from placewright._kernel.load_front import merge as merge_vectors
 from placewright._kernel.load_moves import LoadLimits, LoadNetwork, anneal_loads, load_state, reset_loads, value_of
+from placewright._kernel.load_vectors import LoadSteps, cheapest, cost_to_go, extend, new_vectors
 from placewright._kernel.makespan_search import KINDS, kept_cost, search_schedules, search_state
 from placewright._kernel.memory import peak_activations
 from placewright._kernel.module_columns import placements_within, unbeaten
@@ -50,6 +53,7 @@ from placewright._kernel.span_search import least_time, scratch_for
 from placewright._kernel.standing import free_before, revert, standing
 from placewright._kernel.standing import retime as time_again
 from placewright._kernel.standing_kept import commit, rebuild
+from placewright._kernel.warm_servers import warm_up_servers
 
 __all__ = ["warm_up", "warm_up_loads", "warm_up_makespan", "warm_up_offload"]
 
@@ -62,7 +66,7 @@ def warm_up(objective: str) -> None:
     {
         "makespan": warm_up_makespan,
         "max-load": warm_up_loads,
-        "throughput": warm_up_loads,
+        "throughput": warm_up_throughput,
         "offload": warm_up_offload,
     }[objective]()
 
@@ -126,7 +130,7 @@ def warm_up_makespan() -> None:
     _warm_up_diagram()
     least_energy(g, scratch_for(g))
     least_time(g, _ints(0, 1, 2), order, np.ones((2, 2)), np.ones((2, 2)), 1.0, device, np.inf, 8, scratch_for(g))
-    placements_within(g, _ints(0, 1, 2), order, np.ones((2, 2)), 9.0, 4, 9, scratch_for(g))
+    placements_within(g, _ints(0, 1, 2), order, 1, np.ones((2, 2)), device, 9.0, 4, 9, scratch_for(g))
     unbeaten(np.ones((2, 3)), 2)
     own, stack = g._replace(processing=g.processing.copy()), np.full((6, 2), 3, dtype=np.int32)
     refute(own, g.processing, _ints(0, 1, 2), order, device, 0.5, stack, 1, 8, 2, scratch_for(g))
@@ -192,6 +196,7 @@ def warm_up_loads() -> None:
     descend(network, limits, state, 1e-8, 1)
     _warm_up_stages()
     _warm_up_sets()
+    _warm_up_vectors()
 
 
 def _warm_up_stages() -> None:
@@ -220,6 +225,12 @@ def _warm_up_stages() -> None:
         np.zeros(int(cut_ptr[3]), dtype=np.int32), np.zeros(int(cut_ptr[3]), dtype=np.int32),
     )  # fmt: skip
     expand(stages, lattice, new_labels(3, 64), np.array([9.0]), 0, 9)
+
+
+def warm_up_throughput() -> None:
+    """Call each kernel of the max-load, and those of many servers."""
+    warm_up_loads()
+    warm_up_servers()
 
 
 @cache
@@ -261,3 +272,25 @@ def _warm_up_sets() -> None:
     labels = labels._replace(gain=np.full((2, 64), FAR), low=full.copy(), high=full * 0 - 1)
     found = np.zeros(64, dtype=np.int64)
     with_bits(device, order, found, int(share_out(*shared, 9.0, 4, labels, found)[1][0]), 0, 1)
+
+
+def _warm_up_vectors() -> None:
+    """Call each kernel of the vectors of loads: two groups and one message between them, on two alike devices."""
+    cube, flags, none = np.ones((1, 2, 2)), np.ones(2, dtype=np.bool_), _ints()
+    steps = LoadSteps(
+        1, 1, 0, 0, np.ones((2, 1, 2)), np.ones(2), np.full(2, np.inf), _ints(0, 1), _ints(0, 0, 1, 1), _ints(0),
+        _ints(0, 0, 2), _ints(0, 1), _ints(0, 0, 1), _ints(0), _ints(0, 1), _ints(1), _ints(0), cube, cube.copy(),
+        np.zeros((0, 2, 2)), np.full((2, 2, 2), -1, dtype=np.int32), _ints(0, 0, 1), _ints(0), flags, flags.copy(),
+        _ints(0, 0),
+    )  # fmt: skip
+    price, at, table = np.full(2, 0.5), np.array([0, 1, 3, 4], dtype=np.int64), np.zeros(4)
+    cost_to_go(steps, price, at, table, 0, 2)
+    cheapest(steps, price, at, table, np.zeros(2, dtype=np.int32))
+    old, new, long = new_vectors(1, 2, 3, 4), new_vectors(2, 2, 3, 4), np.zeros(2, dtype=np.int64)
+    parent, choice, score = np.zeros(2, dtype=np.int32), np.zeros(2, dtype=np.int8), np.zeros(2)
+    both = price.reshape(1, 2), at, table.reshape(1, 4)
+    extend(steps, 0, old, *both, 9.0, new, parent, choice, long.copy(), long, score)
+    order, kept = np.arange(2), np.ones(2, dtype=np.bool_)
+    front(new, long, order, 8)
+    cells(new, np.ones(3), long)
+    merge_vectors(new, long, long.copy(), order, kept)

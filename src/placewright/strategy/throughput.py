@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from placewright.problem import Problem
 from placewright.result import Result
+from placewright.solvers.throughput import THROUGHPUT_SOLVERS
 from placewright.strategy.stage import Stage, Strategy
 
 __all__ = ["THROUGHPUT"]
 
 
 def _stages(problem: Problem, best: Result) -> list[Stage]:
-    return []
+    return [Stage(THROUGHPUT_SOLVERS["servers"].algorithm, 0.5, named="servers")]
 
 
 THROUGHPUT = Strategy(("single-device",), _stages)

@@ -84,7 +84,7 @@ def _make(problem: Problem, budget: Budget) -> ClassStages | None:
     if inside is None or inside.shape[0] * U > MOST_ENTRIES:
         return None
     inside = np.ascontiguousarray(inside[:, block_of])
-    held, capacity = inside @ resident, problem.cluster.capacity_bytes[first]
+    held, capacity = (inside @ resident).astype(np.float64), problem.cluster.capacity_bytes[first]
     room = count_stages(inside, held, float(capacity.max()), MOST_STAGES)
     if room > MOST_STAGES or budget.spent:
         return None
@@ -92,9 +92,9 @@ def _make(problem: Problem, budget: Budget) -> ClassStages | None:
         np.zeros(len(inside) + 1, dtype=np.int64), np.zeros(room, dtype=np.int32), np.zeros((room, len(first)))
     )
     finite, banned = np.isfinite(unit_s), inside.astype(np.int32) @ (~np.isfinite(unit_s)).astype(np.int32)
-    compute = inside @ np.where(finite, unit_s, 0.0)
+    compute = (inside @ np.where(finite, unit_s, 0.0)).astype(np.float64)
     fill_stages(inside, held, capacity, compute, banned.astype(np.int32), messages_of(problem, first), table)
-    return ClassStages(np.bincount(orbit).astype(np.float64), unit_s, inside, weights, table)
+    return ClassStages(np.bincount(orbit).astype(np.float64), unit_s, inside, weights.astype(np.float64), table)
 
 
 def _ideals(problem: Problem, block_of: Ints, budget: Budget) -> npt.NDArray[np.uint8] | None:
@@ -142,7 +142,7 @@ def messages_of(problem: Problem, first: npt.NDArray[np.int64]) -> Messages:
         if cluster.devices[i].kind == "cpu":
             continue
         others = np.delete(np.arange(len(cluster)), i)
-        given = problem.times.transfer_s
+        given = problem.transfer_table
         for into, costs in ((False, send), (True, receive)):
             if given is not None:
                 rows = given[:, others, i] if into else given[:, i, others]

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from placewright.solvers.entry import Entry
 from placewright.solvers.single_device import single_device
+from placewright.solvers.throughput.servers import ServerTeams, why_not_servers
 
 __all__ = ["THROUGHPUT_SOLVERS"]
 
@@ -14,6 +15,9 @@ THROUGHPUT_SOLVERS: Mapping[str, Entry] = MappingProxyType(
     {
         "single-device": Entry(
             single_device, False, "everything on one device: the fastest that holds it", starts_afresh=True
+        ),
+        "servers": Entry(
+            ServerTeams(), False, "teams of servers by kind, each planned once; for many alike", why_not_servers
         ),
     }
 )

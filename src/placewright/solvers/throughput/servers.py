@@ -1,0 +1,180 @@
+"""Copies of the network on teams of servers: what is alike is planned once, however many there are of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from placewright.algorithm import Budget, OnProgress, Progress, ignore
+from placewright.evaluate import plan_for
+from placewright.one_copy import throughput_of
+from placewright.plan import Copy, Plan, Provenance
+from placewright.problem import Problem
+from placewright.result import Result
+from placewright.solvers.throughput.servers_line import Line, line_of
+from placewright.solvers.throughput.servers_pipeline import Pipeline
+from placewright.solvers.throughput.servers_teams import Servers, Team, chosen, kinds_of, teams_of
+
+__all__ = ["ServerTeams", "why_not_servers"]
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Part: TypeAlias = tuple[npt.NDArray[np.int32], float]
+
+MOST_ENTRIES = 500_000_000
+"""Positions of the line times tensors."""
+
+SYNC_ROUNDS = 3
+"""Times that teams are chosen anew with the time that synchronisation takes by the plan before."""
+
+
+@dataclass(frozen=True)
+class ServerTeams:
+    """Find teams of servers, how many of each, and what each device of a team does.
+
+    1. *Kinds*: servers that can be exchanged (:mod:`placewright.symmetry`) are of one kind. A state says how many of
+       each kind a team takes, so their number does not grow with the servers' number.
+    2. *Teams*: each way to take servers that is worth trying, with one or more pipelines on it. The best cuts of the
+       line of blocks for given devices, one after the other, with memory, links and channels, are a dynamic program:
+       value(s, b) = min over a of max(value(s - 1, a), load of a..b on device s).
+    3. *Numbers*: an integer program over teams with one row a kind.
+    4. *Mixture*: a pipeline's cuts are whole blocks; its copies differ in them so that loads even out, within what
+       memory holds. A linear program by column generation: the best cuts for prices are a shortest path.
+    5. *Names*: teams are given servers; each copy of each pipeline takes samples in proportion to its rate.
+
+    In training, synchronisation takes a share of each device's time that depends on the time per sample: 2 to 5 are
+    repeated with that of the plan before.
+
+    Guarantee: none; :func:`placewright.bounds.throughput.servers.servers` says how far from the best it can be. A
+    budget's iterations are teams. O(teams x devices of a team x blocks x blocks of a stage).
+
+    Parameters
+    ----------
+    most_copies : int
+        Of the network in a plan; where mixtures need more, pipelines that gain least from them keep one.
+
+    Examples
+    --------
+    >>> from placewright import Cluster, Device, Link, Operator, OperatorGraph, Tensor, Throughput
+    >>> graph = OperatorGraph([Operator(v, weight_bytes=8) for v in "ab"], [Tensor("x", 0, (1,), 4)])
+    >>> four = Cluster([Device(f"d{i}", memory_bytes=8) for i in range(4)], [Link(0.0, 4.0, link_class="same-host")])
+    >>> problem = Problem(graph, four, [[3.0] * 4] * 2, Throughput())
+    >>> plan = ServerTeams()(problem, budget=Budget(), rng=np.random.default_rng(0)).plan
+    >>> round(plan.value_s, 6), [copy.device_of.tolist() for copy in plan.copies]
+    (2.0, [[0, 1], [2, 3]])
+    """
+
+    most_copies: int = 800
+
+    def __call__(
+        self,
+        problem: Problem,
+        *,
+        budget: Budget,
+        rng: np.random.Generator,
+        incumbent: Plan | None = None,
+        on_progress: OnProgress = ignore,
+    ) -> Result:
+        """Solve; see the class."""
+        line, kinds = line_of(problem), kinds_of(problem)
+        teams = [team for team, _ in zip(teams_of(line, kinds), _counted(budget), strict=False)]
+        best, sync = incumbent, np.zeros(len(line))
+        trains = any(v.backward for v in problem.graph.operators)
+        for _ in range(SYNC_ROUNDS if trains else 1):
+            plan = self._planned(problem, line, kinds, teams, sync, budget)
+            if plan is None:
+                break
+            if best is None or plan.value_s < best.value_s:
+                best = plan
+                on_progress(Progress("servers", plan.value_s, 0.0, budget.elapsed_s))
+            sync = line.weights * _sync_s_per_byte(problem) / plan.value_s
+            if budget.spent:
+                break
+        return Result(best, solver="servers")
+
+    def _planned(
+        self,
+        problem: Problem,
+        line: Line,
+        kinds: Sequence[Servers],
+        teams: Sequence[Team],
+        sync: Floats,
+        budget: Budget,
+    ) -> Plan | None:
+        rates, cuts = [], []
+        for team in teams:
+            if budget.spent:
+                break
+            found = [pipeline.cut(sync) for pipeline in _pipelines(line, kinds, team)]
+            rates.append(sum(rate for rate, _ in found) if all(rate > 0.0 for rate, _ in found) else 0.0)
+            cuts.append(found)
+        counts = chosen(teams[: len(rates)], rates, [len(kind) for kind in kinds])
+        used = [t for t, count in enumerate(counts) if count > 0]
+        copies = sum(counts[t] * len(cuts[t]) for t in used)
+        options: list[tuple[float, int, int, list[Part]]] = []
+        parts: dict[tuple[int, int], list[Part]] = {}
+        for t in used:
+            for p, pipeline in enumerate(_pipelines(line, kinds, teams[t])):
+                rate, at = cuts[t][p]
+                parts[t, p] = [(at, rate)]
+                if not budget.spent:
+                    mixed, several = pipeline.mixed(at, sync)
+                    if mixed > rate:
+                        options.append((-counts[t] * (mixed - rate), t, p, several))
+        for _, t, p, several in sorted(options, key=lambda option: option[:3]):
+            if copies + counts[t] * (len(several) - 1) <= self.most_copies:
+                copies += counts[t] * (len(several) - 1)
+                parts[t, p] = several
+        placed = list(_copies(line, kinds, teams, counts, parts))
+        if not placed:
+            return None
+        return plan_for(problem, placed[0].device_of, copies=placed, provenance=Provenance("servers"))
+
+
+def why_not_servers(problem: Problem) -> str | None:
+    """Return the reason why a problem is out of reach: it has more to send than there is room for."""
+    entries = (len(problem.graph) + 1) * len(problem.graph.tensors)
+    if entries > MOST_ENTRIES:
+        return f"{entries} positions times tensors are more than {MOST_ENTRIES}; coarsen the network"
+    return None
+
+
+def _counted(budget: Budget) -> Iterator[int]:
+    count = 0
+    while budget.iterations is None or count < budget.iterations:
+        yield count
+        count += 1
+
+
+def _sync_s_per_byte(problem: Problem) -> float:
+    """Seconds a sample for each byte of weights when many hold them: at the given rate, or that of the slowest link."""
+    objective = throughput_of(problem)
+    slowest = min((link.bandwidth_bytes_per_s for link in problem.cluster.links), default=float("inf"))
+    return 2.0 / (objective.sync_bandwidth_bytes_per_s or slowest) / objective.sync_period
+
+
+def _pipelines(line: Line, kinds: Sequence[Servers], team: Team) -> list[Pipeline]:
+    """Return a team's pipelines, on the first servers of each kind."""
+    together = len(team.pipelines)
+    return [Pipeline(line, team.devices(p, kinds), together) for p in range(together)]
+
+
+def _copies(
+    line: Line,
+    kinds: Sequence[Servers],
+    teams: Sequence[Team],
+    counts: Sequence[int],
+    parts: dict[tuple[int, int], list[Part]],
+) -> Iterator[Copy]:
+    """Give teams their servers, in order; one copy of the network for each part of each pipeline."""
+    left = [list(kind) for kind in kinds]
+    for t, count in enumerate(counts):
+        for _ in range(count):
+            own = [servers[:n] for servers, n in zip(left, teams[t].takes, strict=True)]
+            left = [servers[n:] for servers, n in zip(left, teams[t].takes, strict=True)]
+            for p in range(len(teams[t].pipelines)):
+                for at, rate in parts[t, p]:
+                    yield Copy(line.placed(at, teams[t].devices(p, own)), rate)

@@ -1,0 +1,144 @@
+"""One pipeline on given devices: its best cuts, and the mixture of cuts that evens out its loads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from placewright._kernel.pipelines import best_cuts, priced_cuts
+from placewright.highs import new_highs
+from placewright.one_copy import throughput_of
+from placewright.solvers.throughput.servers_line import Line
+
+__all__ = ["Pipeline"]
+
+Ints: TypeAlias = npt.NDArray[np.int32]
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+ROUNDS = 60
+"""Of prices, at most."""
+
+REACH = 24
+"""Blocks by which a mixture may move a cut either way."""
+
+LEAST_SHARE = 1e-4
+"""Of a pipeline's samples: cuts with less are left out."""
+
+
+class Pipeline:
+    """Devices in the order in which samples pass them; stages are what positions of the line part.
+
+    Parameters
+    ----------
+    line : Line
+    devices : sequence of int
+    together : int
+        Pipelines alike that share its servers, and so their channels.
+    """
+
+    def __init__(self, line: Line, devices: Sequence[int], together: int = 1) -> None:
+        self.line, self.devices, self.together = line, tuple(devices), together
+        cluster, S, N = line.problem.cluster, len(devices), len(line)
+        classes = line.device_class[list(devices)]
+        self.compute, self.banned = line.compute[classes], line.banned[classes]
+        self.capacity = cluster.capacity_bytes[list(devices)]
+        self.border = np.zeros((S + 1, N))
+        for s in range(1, S):
+            self.border[s] = line.border_s(devices[s - 1], devices[s])
+        pays = np.array([[cluster.devices[i].kind != "cpu"] for i in devices])
+        self.left, self.right = np.where(pays, self.border[:-1], 0.0), np.where(pays, self.border[1:], 0.0)
+        self.overlaps = throughput_of(line.problem).overlap != "none"
+        used = [cluster.channels_of[devices[s - 1], devices[s]] for s in range(1, S)]
+        self.channels = sorted({int(c) for pair in used for c in pair if c >= 0})
+        self.crosses = np.zeros((len(self.channels), S + 1))
+        """How often each channel is used between two stages."""
+        for s, pair in enumerate(used, 1):
+            for c in sorted({int(c) for c in pair if c >= 0}):
+                self.crosses[self.channels.index(c), s] = 1.0
+
+    def cut(self, sync: Floats) -> tuple[float, Ints]:
+        """Return the samples a second with the best cuts, and these; 0 where the network does not fit.
+
+        ``sync`` (N,): share of a device's time that the weights before a position take.
+        """
+        cuts = np.zeros(len(self.devices) + 1, dtype=np.int32)
+        resident = self.line.resident
+        load = best_cuts(
+            self.compute, self.left, self.right, self.banned, resident, self.capacity, sync, self.overlaps, cuts
+        )
+        busiest = max(load, float(self._channel_s(cuts).max(initial=0.0)))
+        return (1.0 / busiest if 0.0 < busiest < np.inf else 0.0), cuts
+
+    def _channel_s(self, cuts: Ints) -> Floats:
+        crossing = np.array([self.border[s, cuts[s]] for s in range(len(cuts))])
+        return np.asarray(self.crosses @ crossing) * self.together
+
+    def mixed(self, cuts: Ints, sync: Floats) -> tuple[float, list[tuple[Ints, float]]]:
+        """Mix cuts near the given ones, all within what devices may hold; samples a second, and the parts.
+
+        maximise sum_k r_k such that for every device and channel sum_k r_k load(k) is at most what synchronisation
+        leaves: column generation, where the best column for prices is a shortest path over positions.
+        """
+        low, high = self._windows(cuts)
+        rooms = 1.0 - (sync[high] - sync[low])
+        if (rooms <= 0.0).any():
+            return 0.0, []
+        chosen = [cuts.copy()]
+        while True:
+            rate, shares, prices = self._program([self._rows(k) for k in chosen], rooms)
+            S = len(self.devices)
+            busy = prices[:S]
+            sent = prices[S : 2 * S] if self.overlaps else busy
+            channel = (prices[len(prices) - len(self.channels) :] @ self.crosses) * self.together
+            begins = sent[:, None] * self.left + channel[:-1, None] * self.border[:-1]
+            ends = sent[:, None] * self.right
+            best = np.zeros(S + 1, dtype=np.int32)
+            least = priced_cuts(self.compute, busy, begins, ends, low, high, best)
+            if least >= 1.0 - 1e-6 or len(chosen) >= ROUNDS:
+                break
+            chosen.append(best)
+        parts = [(k, share) for k, share in zip(chosen, shares, strict=True) if share > LEAST_SHARE * rate]
+        return rate, parts
+
+    def _windows(self, cuts: Ints) -> tuple[Ints, Ints]:
+        """Find what each device may hold: its stage, and blocks on either side in turn while they fit."""
+        low, high, resident = cuts[:-1].copy(), cuts[1:].copy(), self.line.resident
+        for s in range(len(low)):
+            if low[s] == high[s]:
+                continue
+            for step in range(2 * REACH):
+                a, b = low[s] - (step % 2 == 0 and s > 0), high[s] + (step % 2 == 1 and s < len(low) - 1)
+                if a < 0 or b >= len(resident) or resident[b] - resident[a] > self.capacity[s]:
+                    continue
+                if self.banned[s, b] == self.banned[s, a]:
+                    low[s], high[s] = a, b
+        return low, high
+
+    def _rows(self, cuts: Ints) -> Floats:
+        """Seconds a sample of each device (computing and transfers apart where they overlap), then each channel."""
+        at = np.arange(len(self.devices))
+        busy = self.compute[at, cuts[1:]] - self.compute[at, cuts[:-1]]
+        sent = self.left[at, cuts[:-1]] + self.right[at, cuts[1:]]
+        return np.concatenate([*([busy, sent] if self.overlaps else [busy + sent]), self._channel_s(cuts)])
+
+    def _program(self, columns: list[Floats], rooms: Floats) -> tuple[float, Floats, Floats]:
+        """Most samples a second, the rate of each column, and the prices of the rows."""
+        import highspy
+
+        endless = float(highspy.kHighsInf)
+        room = np.concatenate([np.tile(rooms, 2 if self.overlaps else 1), np.ones(len(self.channels))])
+        table = np.array(columns)
+        scale = float(table.max())
+        solver: Any = new_highs()
+        for limit in room:
+            solver.addRow(-endless, float(limit), 0, np.array([], dtype=np.int32), np.array([]))
+        rows = np.arange(len(room), dtype=np.int32)
+        for column in table:
+            solver.addCol(-1.0, 0.0, endless, len(rows), rows, column / scale)
+        solver.run()
+        solution = solver.getSolution()
+        shares = np.maximum(0.0, np.array(solution.col_value)) / scale
+        return float(shares.sum()), shares, np.maximum(0.0, -np.array(solution.row_dual)) / scale
