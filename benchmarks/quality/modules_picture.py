@@ -11,7 +11,7 @@ from benchmarks.quality.modules_chains import Point
 __all__ = ["picture"]
 
 PANEL, HEIGHT = 330, 400
-LEFT, GAP, TOP, BOTTOM, LEGEND = 70, 50, 40, 50, 60
+LEFT, GAP, TOP, BOTTOM, LEGEND = 70, 66, 40, 50, 60
 COLOURS = ("#1b6ca8", "#c8553d", "#2f8f5b", "#7d5ba6")
 
 Scale = Callable[[float], float]
