@@ -76,7 +76,7 @@ def _make(problem: Problem) -> Arrays:
     read = np.repeat(np.arange(len(producer), dtype=np.int32), np.diff(reader_ptr))[by_reader]
     read_ptr = np.searchsorted(reader[by_reader], operators).astype(np.int32)
     resources, n_resources = _resources(problem)
-    table = problem.times.transfer_s
+    table = problem.transfer_table
     size = np.array([t.size_bytes for t in graph.tensors], dtype=np.float64)
     network = Network(
         made_ptr,

@@ -17,6 +17,7 @@ __all__ = ["Cluster", "Device", "Link"]
 SAME_HOST = "same-host"
 BETWEEN_HOSTS = "between-hosts"
 CLASSES = (SAME_HOST, BETWEEN_HOSTS)
+MOST_POINTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,13 @@ class Link:
     between : (str, str)
         Names of two devices; ``one_way`` restricts it to transfers from the first to the second.
     latency_s : float
+        Of a transfer of 0 bytes.
     bandwidth_bytes_per_s : float
         May be infinite. A pair that no rule covers is unreachable.
+    points : tuple of (bytes, seconds)
+        Where bytes alone don't tell the time: it runs straight from 0 bytes to the first point, from each point to the
+        next, and beyond the last as the bandwidth says. Bytes ascend and seconds never fall; the line may bend either
+        way. Without points: latency + bytes / bandwidth.
     channel : str
         Transfers over one channel exclude each other when contention is modelled. On a ``same-host`` class it stands
         for one channel a host (a PCIe switch), on ``between-hosts`` for one at either end (a NIC a host), on a pair
@@ -100,6 +106,23 @@ class Link:
     between: tuple[str, str] = ("", "")
     channel: str = ""
     one_way: bool = False
+    points: tuple[tuple[int, float], ...] = ()
+
+    def seconds(self, sizes_bytes: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Seconds of transfers of these sizes, in an array of the same shape.
+
+        Examples
+        --------
+        1 us, up to 1 kB at 0.5 GB/s, then at 1 GB/s:
+
+        >>> bent = Link(1e-6, 1e9, link_class="same-host", points=((1000, 3e-6),))
+        >>> [round(float(t) * 1e6, 6) for t in bent.seconds([0, 500, 1000, 3000])]
+        [1.0, 2.0, 3.0, 5.0]
+        """
+        sizes = np.asarray(sizes_bytes, dtype=np.float64)
+        at, seconds = (np.array(line, dtype=np.float64) for line in zip((0, self.latency_s), *self.points, strict=True))
+        beyond = np.maximum(sizes - at[-1], 0.0) * (1.0 / self.bandwidth_bytes_per_s)
+        return np.asarray(np.interp(sizes, at, seconds) + beyond)
 
 
 @dataclass(frozen=True)
@@ -213,8 +236,32 @@ class Cluster:
         return table
 
     def transfer_s(self, size_bytes: float, source: int, target: int) -> float:
-        """Seconds that ``size_bytes`` take between two devices: latency + bytes / bandwidth, 0 for equal ones."""
+        """Seconds that ``size_bytes`` take between two devices: what the rule of the link says, 0 for equal ones."""
+        rule = int(self.rule_of[source, target])
+        if rule >= 0 and self.links[rule].points:
+            return float(self.links[rule].seconds(size_bytes))
         return float(self.latency_s[source, target] + size_bytes * self.seconds_per_byte[source, target])
+
+    def transfer_table(
+        self, sizes_bytes: npt.ArrayLike, sources: npt.ArrayLike | None = None, targets: npt.ArrayLike | None = None
+    ) -> npt.NDArray[np.float64]:
+        """(T, sources, targets) seconds of tensors of these sizes between devices, between all by default.
+
+        0 from a device to itself, ``inf`` where no link is.
+        """
+        everyone = range(len(self.devices))
+        among = np.ix_(*(np.asarray(everyone if x is None else x, dtype=np.intp) for x in (sources, targets)))
+        sizes = np.asarray(sizes_bytes, dtype=np.float64)
+        table = self.latency_s[among] + sizes[:, None, None] * self.seconds_per_byte[among]
+        for k, link in enumerate(self.links):
+            if link.points and (mine := self.rule_of[among] == k).any():
+                table[:, mine] = link.seconds(sizes)[:, None]
+        return np.asarray(table)
+
+    @cached_property
+    def bends(self) -> bool:
+        """Whether a link has points, so that latency and bandwidth alone don't give its times."""
+        return any(link.points for link in self.links)
 
 
 def _violations(devices: tuple[Device, ...], links: tuple[Link, ...]) -> list[str]:
@@ -260,4 +307,21 @@ def _violations(devices: tuple[Device, ...], links: tuple[Link, ...]) -> list[st
             found.append(
                 f"{where}: bandwidth {link.bandwidth_bytes_per_s} B/s is not above 0; leave out an absent link"
             )
+        found += [f"{where}: {line}" for line in _bad_points(link)]
+    return found
+
+
+def _bad_points(link: Link) -> list[str]:
+    found = []
+    last_size, last_s = 0.0, link.latency_s
+    for size, seconds in link.points:
+        if not last_size < size < float("inf"):
+            found.append(f"the point at {size} B does not lie beyond {last_size} B; list points by ascending bytes")
+        if not last_s <= seconds < float("inf"):
+            found.append(
+                f"the point at {size} B takes {seconds} s, not a finite time of at least the {last_s} s of less bytes"
+            )
+        last_size, last_s = size, seconds
+    if len(link.points) > MOST_POINTS:
+        found.append(f"{len(link.points)} points are more than the {MOST_POINTS} that a link may have; thin them out")
     return found

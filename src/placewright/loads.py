@@ -261,7 +261,7 @@ class _Ends:
         self.problem, self.pays = problem, pays
         D = len(pays)
         self.apart = ~np.eye(D, dtype=bool)
-        cluster, table = problem.cluster, problem.times.transfer_s
+        cluster, table = problem.cluster, problem.transfer_table
         sizes = np.array([t.size_bytes for t in problem.graph.tensors], dtype=np.float64)
         self.sizes = sizes
         if table is None:
@@ -285,8 +285,8 @@ class _Ends:
 
     def of(self, tensor: int) -> Floats:
         """(D, D) transfer times of a tensor."""
-        if self.problem.times.transfer_s is not None:
-            return np.where(self.apart, self.problem.times.transfer_s[tensor], 0.0)
+        if self.problem.transfer_table is not None:
+            return np.where(self.apart, self.problem.transfer_table[tensor], 0.0)
         cluster = self.problem.cluster
         return np.asarray(cluster.latency_s + self.sizes[tensor] * cluster.seconds_per_byte)
 
@@ -364,7 +364,7 @@ def _exchangeable(problem: Problem, ends: _Ends, i: int, j: int) -> bool:
     channels = problem.cluster.channels_of
     if not np.array_equal(channels[np.ix_(swap, swap)], channels):
         return False
-    cluster, table = problem.cluster, problem.times.transfer_s
+    cluster, table = problem.cluster, problem.transfer_table
     matrices = [cluster.latency_s, cluster.seconds_per_byte]
     if table is not None:
         table = np.where(ends.apart, table, 0.0)

@@ -17,6 +17,8 @@ from placewright.objective import Makespan, MaxLoad, Objective, Offload, as_obje
 
 __all__ = ["Problem", "Times", "Wish"]
 
+MOST_TABLE_TIMES = 2**27
+
 
 @dataclass(frozen=True, eq=False)
 class Times:
@@ -27,7 +29,7 @@ class Times:
     processing_s : (n, D) array
         p[v, i] in seconds; ``inf`` where device i can't run operator v.
     transfer_s : (T, D, D) array or None
-        c[u, i, j] in seconds for every tensor, when a file gives them; ``None``: latency + bytes / bandwidth.
+        c[u, i, j] in seconds for every tensor, when a file gives them; ``None``: what the links say.
     cut_s : (n, D) array or None
         Seconds that operator v on device i loses at one side of a cut: once when it reads a tensor made elsewhere, and
         once again when one of its tensors is read elsewhere. ``None``: the device's ``cut_overhead_s``.
@@ -174,7 +176,18 @@ class Problem:
             return 0.0
         if self.times.transfer_s is not None:
             return float(self.times.transfer_s[tensor, source, target])
+        if self.transfer_table is not None:
+            return float(self.transfer_table[tensor, source, target])
         return self.cluster.transfer_s(self.graph.tensors[tensor].size_bytes, source, target)
+
+    @cached_property
+    def transfer_table(self) -> npt.NDArray[np.float64] | None:
+        """(T, D, D) c[u, i, j] where a file gives them or a link has points; ``None``: latency + bytes / bandwidth."""
+        if self.times.transfer_s is not None or not self.cluster.bends:
+            return self.times.transfer_s
+        table = self.cluster.transfer_table([t.size_bytes for t in self.graph.tensors])
+        table.setflags(write=False)
+        return table
 
     def _matches(self, wish: Wish) -> tuple[list[int], list[int]]:
         rows = [
@@ -212,6 +225,11 @@ class Problem:
                 found.append(
                     f"tensor {self.graph.tensors[u].name!r} {i}->{j}: transfer time {c[u, i, j]} s is not >= 0"
                 )
+        if c is None and self.cluster.bends and T * D * D > MOST_TABLE_TIMES:
+            found.append(
+                f"links with points make a table of tensors x devices x devices = {T} x {D} x {D} transfer times, more "
+                f"than the {MOST_TABLE_TIMES} that it may have; leave out the points"
+            )
         if _syncs_for_nothing(self):
             found.append(
                 "replicas synchronise their weights, but some devices of equal times have no link of finite bandwidth "

@@ -98,8 +98,8 @@ def _summed(problem: Problem, copies: Sequence[Copy]) -> _Sums:
         pairs = np.unique(tensor[crossing] * D + device[reader[crossing]])
         u, target = pairs // D, pairs % D
         home = device[producer[u]].astype(np.int64)
-        if problem.times.transfer_s is not None:
-            seconds = problem.times.transfer_s[u, home, target]
+        if problem.transfer_table is not None:
+            seconds = problem.transfer_table[u, home, target]
         else:
             seconds = cluster.latency_s[home, target] + size[u] * cluster.seconds_per_byte[home, target]
         slowest = np.zeros(len(producer))
@@ -195,6 +195,7 @@ def _misplaced(problem: Problem, copies: Sequence[Copy]) -> Iterator[str]:
     producer = np.array([t.producer for t in graph.tensors], dtype=np.int64)
     tensor, reader = (np.array([r[k] for r in reads], dtype=np.int64) for k in (0, 1))
     objective = throughput_of(problem)
+    in_order: set[bytes] = set()
     for k, copy in enumerate(copies):
         which, device = f"copy {k}: " if len(copies) > 1 else "", copy.device_of
         for members in graph.colocation:
@@ -219,7 +220,20 @@ def _misplaced(problem: Problem, copies: Sequence[Copy]) -> Iterator[str]:
                 f"{which}tensor {graph.tensors[tensor[e]].name!r} must go from {devices[source[e]].name!r} to "
                 f"{devices[target[e]].name!r}, which no link joins; add a link or place its reader elsewhere"
             )
-        yield from (which + line for line in wrong_order(problem, objective, device))
+        pattern = _pattern(problem, device)
+        if pattern not in in_order:
+            broken = list(wrong_order(problem, objective, device))
+            yield from (which + line for line in broken)
+            if not broken:
+                in_order.add(pattern)
+
+
+def _pattern(problem: Problem, device: Ints) -> bytes:
+    """What contiguity sees of a placement: equal for two that differ in which devices alone, CPUs told from others."""
+    used, first, number = np.unique(device, return_index=True, return_inverse=True)
+    place = np.argsort(np.argsort(first))
+    cpus = [problem.cluster.devices[i].kind == "cpu" for i in used[np.argsort(first)].tolist()]
+    return place[number.ravel()].astype(np.int32).tobytes() + bytes(cpus)
 
 
 def _over_memory(uses: Sequence[DeviceUse]) -> Iterator[str]:

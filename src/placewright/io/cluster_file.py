@@ -18,6 +18,16 @@ the second. The two ends of ``between`` may hold ranges and the wildcards ``*`` 
 the rule then holds for every such pair. A name that is a device's exactly always means that device; ``[[`` is a plain
 bracket elsewhere. Values beside ``model`` replace the catalogue's; ``flops`` does so by dtype. ``memory: null`` means
 that no limit is known.
+
+Where a transfer's time is not latency + bytes / bandwidth, ``points`` say what it is: straight lines from the latency
+at 0 bytes over the points, and beyond the last of them what the bandwidth says.
+
+>>> bent = cluster_from_text('''
+... devices: [{name: a}, {name: b}]
+... links: [{between: [a, b], bandwidth: 1 GB/s, latency: 2 us, points: [[4 kB, 3 us], [64 kB, 90 us]]}]
+... ''')
+>>> [round(bent.transfer_s(size, 0, 1) * 1e6, 6) for size in (0, 2000, 4000, 34000, 65000)]
+[2.0, 2.5, 3.0, 46.5, 91.0]
 """
 
 from __future__ import annotations
@@ -80,6 +90,10 @@ class LinkEntry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, 
     ) = UNSET
     channel: str = ""
     one_way: bool = False
+    points: Annotated[
+        list[tuple[Bytes, Seconds]],
+        Meta(description="[bytes, seconds] by ascending bytes, straight lines between them and from the latency."),
+    ] = []
 
 
 class ClusterEntry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -245,7 +259,8 @@ _End = tuple[str, tuple[str, ...]]
 
 def _links(entry: LinkEntry, places: Mapping[str, int], limit: int) -> list[Link]:
     rule = Link(parse_seconds(entry.latency, "latency"), _bandwidth(entry.bandwidth), channel=entry.channel)
-    rule = replace(rule, one_way=entry.one_way)
+    points = ((parse_bytes(size, "points"), parse_seconds(seconds, "points")) for size, seconds in entry.points)
+    rule = replace(rule, one_way=entry.one_way, points=tuple(points))
     if (entry.link_class is UNSET) == (entry.between is UNSET):
         raise InvalidInput("has neither or both of 'class' and 'between'; give one of them")
     if isinstance(entry.link_class, str):

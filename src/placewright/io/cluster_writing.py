@@ -137,4 +137,7 @@ def _link(link: Link) -> dict[str, Any]:
         written["channel"] = link.channel
     if link.one_way:
         written["one_way"] = True
+    if link.points:
+        exact = ((_exact(b, _BYTES, parse_bytes), _exact(s, _SECONDS, parse_seconds)) for b, s in link.points)
+        written["points"] = [list(point) for point in exact]
     return written

@@ -113,6 +113,7 @@ class LinkDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     between: tuple[str, str] = ("", "")
     channel: str = ""
     one_way: bool = False
+    points: Annotated[tuple[tuple[Bytes, float], ...], Meta(description="(bytes, seconds), ascending.")] = ()
 
 
 class ClusterDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -307,6 +308,7 @@ def _link_document(k: Link) -> LinkDocument:
         between=tuple(k.between),
         channel=k.channel,
         one_way=bool(k.one_way),
+        points=tuple((int(size), _positive(seconds)) for size, seconds in k.points),
     )
 
 
@@ -382,6 +384,7 @@ def _cluster(document: ClusterDocument) -> Cluster:
             k.between,
             k.channel,
             k.one_way,
+            k.points,
         )
         for k in document.links
     )

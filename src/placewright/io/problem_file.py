@@ -139,7 +139,9 @@ def problem_content(problem: Problem) -> dict[str, Any]:
         "colocation": graph.colocation,
         "devices": [[d.name, d.host, d.memory_bytes, d.reserve_bytes, d.cut_overhead_s] for d in cluster.devices],
         "links": [
-            [k.link_class, k.between, k.latency_s, k.bandwidth_bytes_per_s, k.channel, k.one_way] for k in cluster.links
+            [k.link_class, k.between, k.latency_s, k.bandwidth_bytes_per_s, k.channel, k.one_way]
+            + ([k.points] if k.points else [])
+            for k in cluster.links
         ],
         "processing_s": rows(times.processing_s),
         "transfer_s": None if times.transfer_s is None else rows(times.transfer_s),

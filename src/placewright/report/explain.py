@@ -228,12 +228,12 @@ def reasons_unused(
 def _likeness(problem: Problem, plan: Plan, i: int) -> tuple[object, ...]:
     """Devices with equal keys have equal reasons."""
     used = list(plan.devices_used)
-    if problem.times.transfer_s is None:
+    if problem.transfer_table is None:
         cluster = problem.cluster
         links = (cluster.latency_s, cluster.seconds_per_byte)
         ways = b"".join(part.tobytes() for m in links for part in (m[i, used], m[used, i]))
     else:
-        c = problem.times.transfer_s
+        c = problem.transfer_table
         ways = c[:, i, used].tobytes() + c[:, used, i].tobytes()
     device = problem.cluster.devices[i]
     return (
@@ -386,11 +386,11 @@ def cheapest_crossing_s(problem: Problem, i: int) -> float:
     read = [u for u, t in enumerate(problem.graph.tensors) if t.readers]
     if not read:
         return float("inf")
-    if problem.times.transfer_s is None:
+    if problem.transfer_table is None:
         smallest = min(problem.graph.tensors[u].size_bytes for u in read)
         way = problem.cluster.latency_s[i] + smallest * problem.cluster.seconds_per_byte[i]
     else:
-        way = problem.times.transfer_s[read, i, :].min(axis=0)
+        way = problem.transfer_table[read, i, :].min(axis=0)
     makers = [problem.graph.tensors[u].producer for u in read]
     readers = sorted({v for u in read for v in problem.graph.tensors[u].readers})
     costs = way + problem.cut_s[makers, i].min() + problem.cut_s[readers].min(axis=0)

@@ -213,7 +213,9 @@ def facts(problem: Problem, result: Result, evaluation: Evaluation | None) -> st
         ("processing times", problem.times.source),
         (
             "transfer times",
-            "given by a table" if problem.times.transfer_s is not None else "latency + bytes / bandwidth",
+            "given by a table"
+            if problem.times.transfer_s is not None
+            else "latency + bytes / bandwidth" + (", or piece by piece" if problem.cluster.bends else ""),
         ),
         ("transfers", "one for each edge" if transfers_of(problem) == "per-edge" else "one to each device that reads"),
         ("wishes", "; ".join(wishes) or "none"),

@@ -224,7 +224,7 @@ def cluster_report(cluster: Cluster) -> RenderableType:
         arrow = " -> " if link.one_way else " - "
         links.add_row(
             text_of(link.link_class or arrow.join(link.between)),
-            Text(f"{link.bandwidth_bytes_per_s / 1e9:.3g} GB/s"),
+            Text(f"{link.bandwidth_bytes_per_s / 1e9:.3g} GB/s" + (" from the last point" if link.points else "")),
             Text(seconds_of(link.latency_s)),
             text_of(link.channel or ABSENT),
         )

@@ -55,10 +55,10 @@ def _transfer_s(problem: Problem, larger: Cluster, taken: list[int], last: int) 
     Between copies they are what the rules for links say, or else those from the last accelerator to the one before it.
     """
     D, table, cluster = len(problem.cluster), problem.times.transfer_s, problem.cluster
-    sizes = np.array([t.size_bytes for t in problem.graph.tensors], dtype=np.float64)
-    between = larger.latency_s[last, D] + sizes * larger.seconds_per_byte[last, D]
+    sizes = [t.size_bytes for t in problem.graph.tensors]
+    between = larger.transfer_table(sizes, [last], [D])[:, 0, 0]
     if table is None:
-        table = cluster.latency_s + sizes[:, None, None] * cluster.seconds_per_byte
+        table = cluster.transfer_table(sizes)
     others = [i for i in range(D) if i != last]
     if cluster.devices[last].kind == "cpu":
         between = np.zeros(len(table))

@@ -33,7 +33,7 @@ class Links:
         return pair or self.classes.get("same-host" if together else "between-hosts")
 
     def seconds(self, problem: Problem, tensor: int, source: int, target: int) -> float:
-        """Time of a transfer: the given table, or latency + bytes / bandwidth; ``inf`` where unreachable."""
+        """Time of a transfer: the given table, or what the rule says; ``inf`` where unreachable."""
         if source == target:
             return 0.0
         if problem.times.transfer_s is not None:
@@ -41,7 +41,7 @@ class Links:
         link = self.between(source, target)
         if link is None:
             return math.inf
-        return link.latency_s + problem.graph.tensors[tensor].size_bytes / link.bandwidth_bytes_per_s
+        return _along(link, problem.graph.tensors[tensor].size_bytes)
 
     def channels(self, source: int, target: int) -> tuple[str, ...]:
         """Names of the channels that a transfer occupies: one a host for a class, at both ends between hosts."""
@@ -51,3 +51,13 @@ class Links:
         if not link.link_class:
             return (link.channel,)
         return tuple(dict.fromkeys(f"{link.channel}@{self.hosts[i]}" for i in (source, target)))
+
+
+def _along(link: Link, size_bytes: int) -> float:
+    """Seconds on the line from (0, latency) over the points, and at the bandwidth beyond."""
+    size, seconds = 0, link.latency_s
+    for next_size, next_s in link.points:
+        if size_bytes <= next_size:
+            return seconds + (next_s - seconds) * ((size_bytes - size) / (next_size - size))
+        size, seconds = next_size, next_s
+    return seconds + (size_bytes - size) / link.bandwidth_bytes_per_s

@@ -105,6 +105,10 @@ def _same_link(case: Case, objective: MaxLoad, one: tuple[int, int], other: tupl
     if problem.times.transfer_s is not None:
         tables = (problem.times.transfer_s[u] for u in range(len(problem.graph.tensors)))
         return all(table[one] == table[other] for table in tables) and (not synced or rates[0] == rates[1])
+    if any(link and link.points for link in (first, second)):
+        sizes = range(len(problem.graph.tensors))
+        times = ([links.seconds(problem, u, *pair) for u in sizes] for pair in (one, other))
+        return next(times) == next(times) and (not synced or rates[0] == rates[1])
     delays = [link.latency_s if link else math.inf for link in (first, second)]
     return delays[0] == delays[1] and rates[0] == rates[1]
 

@@ -167,7 +167,7 @@ def _best_prices(rows: Floats, count: Floats, taken: float) -> tuple[Floats, flo
     """Prices, scaled to one over all devices, whose cheapest row is dearest less what is taken; and that value."""
     import highspy
 
-    C, scale = len(count), float(rows.max())
+    C, scale = len(count), float(rows.max()) or 1.0
     solver: Any = new_highs()
     endless, none, empty = float(highspy.kHighsInf), np.array([], dtype=np.int32), np.array([])
     for _ in range(C):
