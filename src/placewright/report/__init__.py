@@ -1,8 +1,10 @@
 """Reports of a result: for a terminal, as one HTML page, and as a trace for Perfetto."""
 
+from placewright.report.calibration import calibration_report
 from placewright.report.explain import explain
 from placewright.report.html import html_report
 from placewright.report.perfetto import trace, trace_json
+from placewright.report.sensitivity import sensitivity_report, sensitivity_to_json
 from placewright.report.terminal import (
     cluster_report,
     comparison_table,
@@ -16,6 +18,7 @@ from placewright.report.terminal import (
 )
 
 __all__ = [
+    "calibration_report",
     "cluster_report",
     "comparison_table",
     "demo_table",
@@ -25,6 +28,8 @@ __all__ = [
     "html_report",
     "plan_report",
     "profile_report",
+    "sensitivity_report",
+    "sensitivity_to_json",
     "solvers_table",
     "trace",
     "trace_json",
