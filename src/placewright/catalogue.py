@@ -31,6 +31,7 @@ __all__ = [
     "own_path",
     "read_entries",
     "user_path",
+    "with_entry",
 ]
 
 ENVIRONMENT = "PLACEWRIGHT_CATALOGUE"
@@ -141,6 +142,7 @@ class Efficiency(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     """What a calibration found, by class of operators."""
 
     product: Correction | None = None
+    convolution: Correction | None = None
     prefill: Correction | None = None
     decode: Correction | None = None
     other: Correction | None = None
@@ -255,6 +257,17 @@ def lookup(model: str, path: Path | str | None = None) -> HardwareEntry:
 
 def _key(model: str) -> str:
     return "-".join(model.lower().replace("_", " ").replace("-", " ").split())
+
+
+def with_entry(path: Path, name: str, entry: WrittenEntry) -> str:
+    """Make the text of a user's catalogue with an entry more, or in place of one; ``path`` need not be there yet.
+
+    Comments of the file are not kept.
+    """
+    file = read_entries(path) if path.is_file() else HardwareFile()
+    devices = {k: v for k, v in file.devices.items() if _key(k) != _key(name)} | {name: entry}
+    content = {"devices": devices} | ({"launch_overhead": file.launch_overhead} if file.launch_overhead else {})
+    return yaml.safe_dump(msgspec.to_builtins(content), sort_keys=False, allow_unicode=True, width=120)
 
 
 @cache

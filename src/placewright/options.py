@@ -134,7 +134,12 @@ Forbids = Annotated[
     list[str] | None, typer.Option("--forbid", help="PATTERN=DEVICE: these never run there. Repeatable.")
 ]
 CostsName = Annotated[
-    str, typer.Option("--costs", help="auto, profile (measure what is here) or roofline (from the devices' figures).")
+    str,
+    typer.Option(
+        "--costs",
+        help="auto, profile (measure what is here), analytic (from the devices' figures, by size-dependent curves) or "
+        "roofline (by constant efficiencies).",
+    ),
 ]
 Speeds = Annotated[
     list[str] | None,

@@ -22,7 +22,7 @@ from placewright.coarsen import (
     transfers_of,
 )
 from placewright.coarsen import fuse as fused
-from placewright.costs import profile, roofline
+from placewright.costs import analytic, profile, roofline
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
 from placewright.host import available_cores
@@ -57,7 +57,7 @@ __all__ = [
     "times_for",
 ]
 
-Costs: TypeAlias = Literal["auto", "profile", "roofline"]
+Costs: TypeAlias = Literal["auto", "profile", "analytic", "roofline"]
 
 
 AS_GIVEN = ObjectiveFlags()
@@ -98,7 +98,7 @@ def pose(
         port contention of sheets, else the makespan.
     wishes : sequence of Wish
         Added to those of a problem file.
-    costs : {"auto", "profile", "roofline"}
+    costs : {"auto", "profile", "analytic", "roofline"}
         See :func:`times_for`.
     fuse : str or None
         By whose rules operators that a back-end never separates are placed as one, see
@@ -344,10 +344,11 @@ def times_for(
     on_progress: Callable[[str], None] | None = None,
     on_step: Callable[[str], None] | None = None,
 ) -> tuple[Times, Cluster]:
-    """Get processing times: measured on devices that are CPU cores of this machine, roofline for the others.
+    """Get processing times: measured on devices that are CPU cores of this machine, else from figures.
 
     ``auto`` measures when every device of the cluster is here, so that measured and modelled devices aren't mixed
-    unasked; ``profile`` measures what it can reach; ``roofline`` measures nothing.
+    unasked, and is ``analytic`` otherwise; ``profile`` measures what it can reach; ``analytic`` (size-dependent curves)
+    and ``roofline`` (constant efficiencies) measure nothing.
 
     Returns
     -------
@@ -357,12 +358,14 @@ def times_for(
     """
     here = set(available_cores())
     reachable = [d.kind == "cpu" and bool(d.cores) and set(d.cores) <= here for d in cluster.devices]
-    if costs == "roofline" or (costs == "auto" and not all(reachable)):
+    if costs == "roofline":
         return roofline(graph, cluster), cluster
+    if costs == "analytic" or (costs == "auto" and not all(reachable)):
+        return analytic(graph, cluster), cluster
     if not any(reachable):
         raise InvalidInput(
             f"no device of the cluster is a CPU with 'cores' among this machine's ({_shown(sorted(here))}), so none "
-            "can be profiled; use --costs roofline, or a cluster that 'placewright probe' made"
+            "can be profiled; use --costs analytic, or a cluster that 'placewright probe' made"
         )
     tell = on_progress or (lambda line: None)
     tell(f"measuring the operators of {model} on {sum(reachable)} devices; times are kept for the next time")

@@ -138,7 +138,7 @@ def test_bad_cluster_files(placewright: Call, tmp_path: Path, content: bytes, co
         (["--solver", "gurobi"], "solver 'gurobi' is unknown; use auto or some of single-device, heft"),
         (["--objective", "speed"], "objective 'speed' is unknown; use one of makespan"),
         (["--contention", "much"], "contention 'much' is unknown; use one of none, link, port"),
-        (["--costs", "guess"], "--costs 'guess' is unknown; use one of auto, profile, roofline"),
+        (["--costs", "guess"], "--costs 'guess' is unknown; use one of auto, profile, analytic, roofline"),
         (["--budget", "abc"], "--budget 'abc' is not a number with a unit; write for example '60s'"),
         (["--budget", "-1"], "--budget '-1' is not a number of at least 0"),
         (["--budget", "nan"], "--budget 'nan' is not a number with a unit"),

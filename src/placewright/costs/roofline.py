@@ -13,7 +13,7 @@ from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
 from placewright.problem import Times
 
-__all__ = ["FALLBACKS", "effective_peak", "roofline"]
+__all__ = ["FALLBACKS", "effective_peak", "missing_figures", "roofline"]
 
 COMPUTE_EFFICIENCY: Mapping[str, float] = MappingProxyType({"gpu": 0.8, "cpu": 0.8})
 """Share of the peak that arithmetic reaches, by kind of device. ``gpu``: the median over 2,186 bf16 matrix products
@@ -92,7 +92,7 @@ def roofline(graph: OperatorGraph, cluster: Cluster) -> Times:
     >>> roofline(graph, Cluster([half])).processing_s.tolist()
     [[1.0], [0.001]]
     """
-    violations = list(_missing(cluster.devices))
+    violations = missing_figures(cluster.devices)
     if violations:
         raise InvalidInput(violations, what=f"cluster {cluster.name!r}" if cluster.name else "cluster")
     dtypes: dict[str, int] = {}
@@ -122,7 +122,8 @@ def _memory(device: Device) -> float:
     return MEMORY_EFFICIENCY.get(device.kind, OTHER_KINDS)
 
 
-def _missing(devices: Sequence[Device]) -> list[str]:
+def missing_figures(devices: Sequence[Device]) -> list[str]:
+    """Say what devices lack to be costed from their figures, a line each."""
     found = []
     for d in devices:
         if not effective_peak(d, "fp32") > 0:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from placewright.catalogue import HardwareFile
 from placewright.io.cluster_file import ClusterEntry
 from placewright.io.plan_file import PlanDocument
 from placewright.io.problem_document import ProblemDocument
@@ -19,6 +20,7 @@ from placewright.io.result_json import ResultDocument
 __all__ = ["FOLDER", "SCHEMAS", "json_schema", "schema_text"]
 
 SCHEMAS: dict[str, type[msgspec.Struct]] = {
+    "catalogue": HardwareFile,
     "cluster": ClusterEntry,
     "problem": ProblemDocument,
     "plan": PlanDocument,
