@@ -181,12 +181,10 @@ class Training:
         to_come = costs[:-1] - costs[-1]
         self._before = [*self._before[1 - memory :], to_come.mean(axis=1)]
         advantage = to_come - np.mean(self._before, axis=0)[:, None]
-        if budget.spent:
-            return False
         current = np.repeat(np.arange(G), workers)
         states = states.reshape(G * workers, G, self.features)
-        policy.improve(states, current, chosen.ravel(), advantage.astype(np.float32).ravel(), entropy, rate)
-        return True
+        gains = advantage.astype(np.float32).ravel()
+        return policy.improve(states, current, chosen.ravel(), gains, entropy, rate, lambda: budget.spent)
 
     def _capped(self, costs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.minimum(costs / self._scale, WORST)

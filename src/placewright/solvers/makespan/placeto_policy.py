@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -19,6 +20,9 @@ Layers: TypeAlias = list[tuple[Tensor, Tensor]]
 
 LARGEST_STEP = 1.25
 """Norm to which gradients are clipped, as the authors' program does."""
+
+AT_ONCE = 16
+"""States whose slopes are computed before the next look at the clock."""
 
 
 class Policy:
@@ -99,13 +103,23 @@ class Policy:
         advantage: npt.NDArray[np.float32],
         entropy: float,
         rate: float,
-    ) -> None:
-        """Make a step of REINFORCE, with ``entropy`` times the entropy of the choices on top, by Adam at ``rate``."""
-        logs = self._log_chances(states, current)
-        taken = logs.gather(1, torch.from_numpy(chosen).unsqueeze(1)).squeeze(1)
-        spread = -(logs.exp() * logs).sum()
-        loss = -(taken * torch.from_numpy(advantage)).sum() - entropy * spread
-        slopes = torch.autograd.grad(loss, self._weights)
+        stopped: Callable[[], bool],
+    ) -> bool:
+        """Make a step of REINFORCE, with ``entropy`` times the entropy of the choices on top, by Adam at ``rate``.
+
+        The slopes of some states after the other add up to those of all. False, and no step, when it was stopped.
+        """
+        slopes = [torch.zeros_like(x) for x in self._weights]
+        for k in range(0, len(states), AT_ONCE):
+            if stopped():
+                return False
+            some = slice(k, k + AT_ONCE)
+            logs = self._log_chances(states[some], current[some])
+            taken = logs.gather(1, torch.from_numpy(chosen[some]).unsqueeze(1)).squeeze(1)
+            spread = -(logs.exp() * logs).sum()
+            loss = -(taken * torch.from_numpy(advantage[some])).sum() - entropy * spread
+            for slope, more in zip(slopes, torch.autograd.grad(loss, self._weights), strict=True):
+                slope += more
         norm = float(torch.sqrt(sum((s * s).sum() for s in slopes)))  # type: ignore[arg-type]
         # Adam, written out: torch's class loads its compiler first, which took 5 s.
         self._steps += 1
@@ -116,6 +130,7 @@ class Policy:
                 square.mul_(0.999).addcmul_(step, step, value=0.001)
                 size = (square / (1.0 - 0.999**self._steps)).sqrt_().add_(1e-8)
                 x.addcdiv_(mean / (1.0 - 0.9**self._steps), size, value=-rate)
+        return True
 
 
 def _means(*which: npt.NDArray[np.bool_]) -> Tensor:
