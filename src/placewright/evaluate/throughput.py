@@ -229,7 +229,7 @@ def _misplaced(problem: Problem, copies: Sequence[Copy]) -> Iterator[str]:
 
 
 def _pattern(problem: Problem, device: Ints) -> bytes:
-    """What contiguity sees of a placement: equal for two that differ in which devices alone, CPUs told from others."""
+    """Reduce a placement to what contiguity is about: which operators share a device, and which of these are CPUs."""
     used, first, number = np.unique(device, return_index=True, return_inverse=True)
     place = np.argsort(np.argsort(first))
     cpus = [problem.cluster.devices[i].kind == "cpu" for i in used[np.argsort(first)].tolist()]

@@ -63,15 +63,30 @@ def _wrong_shares(shares: list[float]) -> Iterator[str]:
 
 def _of_each_copy(cases: list[Case], objective: Throughput) -> Iterator[str]:
     """Places, classes and contiguity of every copy by itself; and that its tensors can travel."""
+    links, in_order = cases[0].links, set[tuple[int, ...]]()
     for k, case in enumerate(cases):
         which = f"copy {k}: " if len(cases) > 1 else ""
         yield from (which + line for line in placement(case))
-        yield from (which + line for line in device_order(case, objective))
+        pattern = _pattern(case)
+        if pattern not in in_order:
+            broken = list(device_order(case, objective))
+            yield from (which + line for line in broken)
+            if not broken:
+                in_order.add(pattern)
         for u, (home, readers_on) in enumerate(zip(case.homes, case.readers_on, strict=True)):
             for j in readers_on:
-                if not math.isfinite(case.links.seconds(case.problem, u, home, j)):
+                if not math.isfinite(links.seconds(case.problem, u, home, j)):
                     name = case.problem.graph.tensors[u].name
                     yield f"{which}tensor {name!r} has no way from {case.device(home)} to {case.device(j)}"
+
+
+def _pattern(case: Case) -> tuple[int, ...]:
+    """Of each operator the how-manieth device its own is, CPUs below 0: all that the order of devices is about."""
+    number: dict[int, int] = {}
+    for i in case.device_of:
+        if i not in number:
+            number[i] = (len(number) + 1) * (-1 if case.problem.cluster.devices[i].kind == "cpu" else 1)
+    return tuple(number[i] for i in case.device_of)
 
 
 def _holders(cases: list[Case]) -> list[frozenset[int]]:
