@@ -128,6 +128,7 @@ def compare(
     expert: ExpertPath = None,
     budget: BudgetText = "10s",
     seed: Seed = 0,
+    coarsen: Coarsen = "none",
     as_json: AsJson = False,
 ) -> int:
     """Run several solvers on one problem, the same budget each, and compare value, bound, gap and time."""
@@ -144,7 +145,7 @@ def compare(
     names = known_solvers([*solvers.split(","), *(["expert"] if expert else [])]) if solvers is not None else None
     problem = posing.problem(progress)
     given = given_solvers(expert, problem)
-    rows = run_all(problem, names, budget_s=seconds, seed=seed, on_progress=progress, given=given)
+    rows = run_all(problem, names, budget_s=seconds, seed=seed, on_progress=progress, given=given, coarsen=coarsen)
     progress.close()
     if as_json:
         judged = [None if r.plan is None else judge(problem, r.plan) for _, r in rows]

@@ -27,6 +27,7 @@ def compare(
     seed: int = 0,
     on_progress: OnProgress = ignore,
     given: Mapping[str, Entry] = MappingProxyType({}),
+    coarsen: str = "none",
 ) -> list[tuple[str, Result]]:
     """Run each solver with the same budget and seed; every result then carries the best bound that any of them proved.
 
@@ -36,6 +37,8 @@ def compare(
         By default every one that supports the problem, and ``auto``.
     given : mapping of str to Entry
         Solvers besides the registered ones, or in place of theirs; see :func:`placewright.solve`.
+    coarsen : str
+        What each places as one at first; see :func:`placewright.solve`.
 
     Interrupted, the rows so far are returned, with that of the solver that was running.
 
@@ -52,7 +55,15 @@ def compare(
     for name in solvers:
         on_progress(Progress(name, float("inf"), _bound(rows), 0.0))
         try:
-            found = solve(problem, solver=name, budget=budget_s, seed=seed, on_progress=on_progress, given=given)
+            found = solve(
+                problem,
+                solver=name,
+                budget=budget_s,
+                seed=seed,
+                on_progress=on_progress,
+                given=given,
+                coarsen=coarsen,
+            )
         except KeyboardInterrupt:
             if not rows:
                 raise

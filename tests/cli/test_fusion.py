@@ -1,4 +1,4 @@
-"""``--fuse`` on the command line: whose rules, and what wishes keep apart."""
+"""``--fuse`` and ``--fold`` on the command line: whose rules, what wishes keep apart, and what is refused."""
 
 from __future__ import annotations
 
@@ -65,3 +65,60 @@ def test_wishes_keep_parts_apart(placewright: Call, model: Path, devices: Path) 
     shown = placewright(*plan, "--pin", "conv=two", "--pin", "relu=one")
     assert shown.code == 0
     assert (shown.json["placement"]["conv"], shown.json["placement"]["relu"]) == ("two", "one")
+
+
+@pytest.mark.parametrize(("option", "value"), [("--fuse", "none"), ("--fold", "none"), ("--costs", "roofline")])
+def test_a_problem_file_is_placed_as_it_stands(placewright: Call, problem_file: Path, option: str, value: str) -> None:
+    """What would have no effect is refused, not ignored."""
+    shown = placewright("plan", problem_file, option, value, "--budget", "0")
+    assert shown.code == 2 and f"{option} is for networks that are captured" in shown.line
+    shown = placewright("plan", problem_file, "--fold", "all", "--budget", "0")
+    assert shown.code == 2 and shown.line == "--fold 'all' is unknown; use one of auto, none"
+
+
+def test_folding(placewright: Call, devices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows from weights is named on standard error, listed in the plan, not run, and placed if it is wished."""
+    pytest.importorskip("torch")
+    (tmp_path / "scaled_network.py").write_text(
+        "import torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.w = torch.nn.Parameter(torch.ones(8, 8))\n"
+        "    def forward(self, x):\n"
+        "        return torch.softmax(x @ (self.w * 0.1), -1) @ self.w\n"
+        "def make():\n"
+        "    return Net().eval(), (torch.ones(4, 8),)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    plan = ["plan", "py:scaled_network:make", "--cluster", devices, "--budget", "0", "-o", "plan.json", "--json"]
+    folded, placed = placewright(*plan), placewright(*plan, "--fold", "none")
+    assert "computed once, from weights alone: mul (1 operators); --fold none places them" in folded.err
+    assert "computed once" not in placed.err
+    assert (
+        folded.json["placement"].keys() == placed.json["placement"].keys() == {"mul", "matmul", "softmax", "matmul_1"}
+    )
+    assert placewright(*plan).code == 0
+    ran = placewright("run", "plan.json", "--model", "py:scaled_network:make", "--runs", "1", "--json")
+    assert ran.code == 0 and ran.json["measurements"][0]["max_relative_error"] <= 1e-6
+
+
+def test_constants_of_an_onnx_file_are_always_folded(placewright: Call, devices: Path, tmp_path: Path) -> None:
+    """A transposed weight is a weight: no operator with either value of ``--fold``, and the plan runs."""
+    nodes = [
+        onnx.helper.make_node("Transpose", ["w"], ["wt"], name="turn"),
+        onnx.helper.make_node("MatMul", ["x", "wt"], ["a"], name="product"),
+        onnx.helper.make_node("Relu", ["a"], ["y"], name="relu"),
+    ]
+    weight = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [4, 3], [0.5] * 12)
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("x", [2, 3]), ("y", [2, 4]))
+    ]
+    graph = onnx.helper.make_graph(nodes, "net", ends[:1], ends[1:], [weight])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), "t.onnx")
+    for fold in ("auto", "none"):
+        shown = placewright(
+            "plan", "t.onnx", "--cluster", devices, "--fold", fold, "--fuse", "none", "--budget", "0", "--json"
+        )
+        assert shown.code == 0 and set(shown.json["placement"]) == {"product", "relu"}

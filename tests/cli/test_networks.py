@@ -122,6 +122,8 @@ def test_plans_of_chains(placewright: Call, problem_file: Path) -> None:
     pw.write_problem("chain.json", layers())
     shown = placewright("plan", "chain.json", "--coarsen", "chains", "--budget", "0", "--json")
     assert shown.code == 0 and shown.json["alternatives"]["chains as one"] == pytest.approx(18.0)
+    shown = placewright("compare", "chain.json", "--solvers", "heft", "--coarsen", "chains", "--budget", "0", "--json")
+    assert shown.code == 0 and "chains as one" in shown.json["results"][0]["alternatives"]
     shown = placewright("plan", problem_file, "--coarsen", "layers", "--budget", "0")
     assert shown.code == 2 and shown.line == "coarsening 'layers' is unknown; use one of none, chains, blocks"
 
