@@ -276,7 +276,7 @@ def _warm_up_sets() -> None:
 
 def _warm_up_vectors() -> None:
     """Call each kernel of the vectors of loads: two groups and one message between them, on two alike devices."""
-    cube, flags, none = np.ones((1, 2, 2)), np.ones(2, dtype=np.bool_), _ints()
+    cube, flags = np.ones((1, 2, 2)), np.ones(2, dtype=np.bool_)
     steps = LoadSteps(
         1, 1, 0, 0, np.ones((2, 1, 2)), np.ones(2), np.full(2, np.inf), _ints(0, 1), _ints(0, 0, 1, 1), _ints(0),
         _ints(0, 0, 2), _ints(0, 1), _ints(0, 0, 1), _ints(0), _ints(0, 1), _ints(1), _ints(0), cube, cube.copy(),
@@ -286,11 +286,11 @@ def _warm_up_vectors() -> None:
     price, at, table = np.full(2, 0.5), np.array([0, 1, 3, 4], dtype=np.int64), np.zeros(4)
     cost_to_go(steps, price, at, table, 0, 2)
     cheapest(steps, price, at, table, np.zeros(2, dtype=np.int32))
-    old, new, long = new_vectors(1, 2, 3, 4), new_vectors(2, 2, 3, 4), np.zeros(2, dtype=np.int64)
+    old, new, long = new_vectors(1, 2, 3, 4, 1), new_vectors(2, 2, 3, 4, 1), np.zeros(2, dtype=np.int64)
     parent, choice, score = np.zeros(2, dtype=np.int32), np.zeros(2, dtype=np.int8), np.zeros(2)
     both = price.reshape(1, 2), at, table.reshape(1, 4)
     extend(steps, 0, old, *both, 9.0, new, parent, choice, long.copy(), long, score)
     order, kept = np.arange(2), np.ones(2, dtype=np.bool_)
     front(new, long, order, 8)
     cells(new, np.ones(3), long)
-    merge_vectors(new, long, long.copy(), order, kept)
+    merge_vectors(new, long, long.copy(), order, True, kept)

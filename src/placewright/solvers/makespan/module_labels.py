@@ -20,8 +20,11 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int32]
 Longs: TypeAlias = npt.NDArray[np.int64]
 
-WIDTH, MOST_CANDIDATES = 3_000, 40_000
-"""Most labels of one kind of state, and most that are compared."""
+MOST_AT_ONCE = 200_000
+"""Labels from which on those that are there are looked through before more are made."""
+
+CANDIDATES = 4
+"""Times the width: most labels of one kind of state that are compared."""
 
 TOLERANCE = 1.0 + 1e-9
 """What sums of floats may be above a limit and still be tried."""
@@ -38,12 +41,22 @@ class Column:
         Bound of each one's makespan, whole multiples of one quantum, so that sums in any order are equal.
     held, peak : (P, D) arrays
         Bytes of weights on each device, and live bytes that it must have room for at some instant.
+    listed : (n,) array
+        Operators whose devices are what the placement is about; the others are where it suits.
     """
 
     device: Ints
     low_s: Floats
     held: Floats
     peak: Floats
+    listed: npt.NDArray[np.bool_]
+
+    def unbeaten(self, limited: npt.NDArray[np.bool_]) -> Longs:
+        """Rows that no other row is nowhere above: those that a best plan needs."""
+        numbers = np.column_stack([self.low_s, self.held[:, limited], self.peak[:, limited]])
+        order = np.lexsort(numbers.T[::-1])
+        kept, _ = unbeaten(np.ascontiguousarray(numbers[order]), len(order))
+        return np.asarray(order[kept], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +101,7 @@ def joined_labels(
     behind: list[Floats],
     due_s: float,
     limit_s: float,
+    width: int,
     budget: Budget,
 ) -> Ends:
     """Find the placements of all modules that fit together and take the least time.
@@ -105,6 +119,8 @@ def joined_labels(
     capacity, prices : (D,) arrays
     behind : list of arrays
         For each boundary and state what the rest costs at least at these prices.
+    width : int
+        Most labels of one kind of state.
     """
     D, limited = len(capacity), np.isfinite(capacity)
     one = np.zeros(1, dtype=np.int64)
@@ -113,6 +129,7 @@ def joined_labels(
     labels.state = np.arange(len(chain.boundaries[0].states))
     layers, dropped = [labels], inf
     alike = alike_devices(chain.problem)
+    rows_of = {key: column.unbeaten(limited) for key, column in columns.items()}
     for k in range(len(chain.modules)):
         steps, states = chain.steps[k], chain.boundaries[k + 1].states
         parts, made = list[_Labels](), 0
@@ -122,31 +139,31 @@ def joined_labels(
                 column = columns.get(int(steps.key[s]))
                 if column is None or budget.spent:
                     continue
-                b, turn = int(steps.column[s]), steps.turn[s]
-                held = column.held[:, turn] * limited
-                cost = column.low_s + held @ prices
+                b, turn, some = int(steps.column[s]), steps.turn[s], rows_of[int(steps.key[s])]
+                held, low_s = column.held[some][:, turn] * limited, column.low_s[some]
+                cost = low_s + held @ prices
                 ends = labels.cost[rows][:, None] + cost[None, :] + (behind[k + 1][b] - due_s)
                 x, y = np.nonzero(ends <= limit_s * TOLERANCE)
                 if not len(x):
                     continue
                 x = rows[x]
                 both = labels.held[x] + held[y]
-                peak = np.maximum(labels.peak[x], (column.peak[:, turn] * limited)[y])
+                peak = np.maximum(labels.peak[x], (column.peak[some][:, turn] * limited)[y])
                 fits = ((both + peak <= capacity) | ~limited).all(axis=1)
                 x, y, both, peak = x[fits], y[fits], both[fits], peak[fits]
-                time_s = labels.time_s[x] + column.low_s[y]
+                time_s = labels.time_s[x] + low_s[y]
                 n = len(x)
                 full = np.full(n, b, dtype=np.int64), np.full(n, s, dtype=np.int64)
-                parts.append(_Labels(full[0], time_s, both, peak, labels.cost[x] + cost[y], x, full[1], y))
+                parts.append(_Labels(full[0], time_s, both, peak, labels.cost[x] + cost[y], x, full[1], some[y]))
                 made += n
-                if made > 4 * MOST_CANDIDATES:
-                    merged, lost = _kept(_together(parts), behind[k + 1] - due_s, states, alike, limited)
+                if made > MOST_AT_ONCE:
+                    merged, lost = _kept(_together(parts), behind[k + 1] - due_s, states, alike, limited, width)
                     parts, made, dropped = [merged], 0, min(dropped, lost)
         if budget.spent:
             return Ends(inf, -inf, [])
         if not parts:
             return Ends(inf, dropped, [])
-        labels, lost = _kept(_together(parts), behind[k + 1] - due_s, states, alike, limited)
+        labels, lost = _kept(_together(parts), behind[k + 1] - due_s, states, alike, limited, width)
         dropped = min(dropped, lost)
         layers.append(labels)
     if not len(labels.time_s):
@@ -164,7 +181,12 @@ def _together(parts: list[_Labels]) -> _Labels:
 
 
 def _kept(
-    labels: _Labels, rest: Floats, states: list[tuple[int, ...]], alike: Ints, limited: npt.NDArray[np.bool_]
+    labels: _Labels,
+    rest: Floats,
+    states: list[tuple[int, ...]],
+    alike: Ints,
+    limited: npt.NDArray[np.bool_],
+    width: int,
 ) -> tuple[_Labels, float]:
     """Drop what others are nowhere above, and what is too much; and the least end of the latter."""
     kinds: dict[tuple[int, ...], list[int]] = {}
@@ -179,10 +201,11 @@ def _kept(
         if not len(rows):
             continue
         ends = labels.cost[rows] + rest[labels.state[rows]]
-        if len(rows) > MOST_CANDIDATES:
+        most = CANDIDATES * width
+        if len(rows) > most:
             by_end = np.argsort(ends, kind="stable")
-            lost = min(lost, float(ends[by_end[MOST_CANDIDATES]]))
-            rows, ends = rows[by_end[:MOST_CANDIDATES]], ends[by_end[:MOST_CANDIDATES]]
+            lost = min(lost, float(ends[by_end[most]]))
+            rows, ends = rows[by_end[:most]], ends[by_end[:most]]
         back = np.array(turns)[labels.state[rows]]
         held = np.take_along_axis(labels.held[rows], back, axis=1)
         peak = np.take_along_axis(labels.peak[rows], back, axis=1)
@@ -194,11 +217,11 @@ def _kept(
                 peak[:, free] = np.take_along_axis(peak, by_size, axis=1)
         numbers = np.column_stack([labels.time_s[rows], held[:, limited], peak[:, limited]])
         order = np.lexsort(numbers.T[::-1])
-        kept, all_seen = unbeaten(np.ascontiguousarray(numbers[order]), WIDTH)
-        if not all_seen:
-            others = np.ones(len(rows), dtype=np.bool_)
-            others[order[kept]] = False
-            lost = min(lost, float(ends[others].min()))
-        keep.append(rows[order[kept]])
+        kept, _ = unbeaten(np.ascontiguousarray(numbers[order]), len(rows))
+        best = order[kept]
+        if len(best) > width:
+            best = best[np.argsort(ends[best], kind="stable")]
+            lost, best = min(lost, float(ends[best[width]])), best[:width]
+        keep.append(rows[best])
     chosen = np.concatenate(keep) if keep else np.zeros(0, dtype=np.int64)
     return labels[chosen], lost
