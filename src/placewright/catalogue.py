@@ -30,6 +30,7 @@ __all__ = [
     "lookup",
     "own_path",
     "read_entries",
+    "use",
     "user_path",
     "with_entry",
 ]
@@ -194,6 +195,18 @@ def load(path: Path | str | None = None) -> Mapping[str, HardwareEntry]:
     return MappingProxyType({**shipped, **_entries(_read(chosen), defaults, chosen)})
 
 
+def use(path: Path) -> None:
+    """Read a user's catalogue in place of the usual one from now on, in the processes started from here too.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`load`.
+    """
+    load(path)
+    os.environ[ENVIRONMENT] = str(path)
+
+
 def user_path() -> Path | None:
     """Return the user's own catalogue: what ``PLACEWRIGHT_CATALOGUE`` names, else ``catalogue.yaml`` in their folder.
 
@@ -259,12 +272,12 @@ def _key(model: str) -> str:
     return "-".join(model.lower().replace("_", " ").replace("-", " ").split())
 
 
-def with_entry(path: Path, name: str, entry: WrittenEntry) -> str:
+def with_entry(path: Path | None, name: str, entry: WrittenEntry) -> str:
     """Make the text of a user's catalogue with an entry more, or in place of one; ``path`` need not be there yet.
 
     Comments of the file are not kept.
     """
-    file = read_entries(path) if path.is_file() else HardwareFile()
+    file = read_entries(path) if path is not None and path.is_file() else HardwareFile()
     devices = {k: v for k, v in file.devices.items() if _key(k) != _key(name)} | {name: entry}
     content = {"devices": devices} | ({"launch_overhead": file.launch_overhead} if file.launch_overhead else {})
     return yaml.safe_dump(msgspec.to_builtins(content), sort_keys=False, allow_unicode=True, width=120)

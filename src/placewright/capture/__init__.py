@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from placewright import coarsen
+from placewright.capture import onnx_flops
+from placewright.capture.torch_kinds import known_kind
 from placewright.coarsen import ANY, rules_named
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
 
-__all__ = ["capture"]
+__all__ = ["capture", "unknown_kinds"]
+
+log = logging.getLogger(__name__)
 
 
 def capture(model: str | Path, *, fuse: str = ANY.name, fold: bool = True) -> OperatorGraph:
@@ -52,4 +57,16 @@ def capture(model: str | Path, *, fuse: str = ANY.name, fold: bool = True) -> Op
         raise InvalidInput(
             f"model {text!r} is of no known form; give an .onnx file, a .pt2 file, or py:package.module:function"
         )
+    if unknown := unknown_kinds(graph):
+        log.warning("counted one FLOP an element, as nothing is known of their work: %s", ", ".join(unknown))
     return coarsen.fuse(graph, rules)
+
+
+def unknown_kinds(graph: OperatorGraph) -> tuple[str, ...]:
+    """Name the kinds of operators whose work no rule was made for, in their order.
+
+    Their FLOPs are one for each element of the largest operand; bytes are counted as for all others.
+    """
+    found = dict.fromkeys(v.kind for v in graph.operators if v.kind and not v.parts)
+    known = onnx_flops.known_kind if graph.source is not None and graph.source.format == "onnx" else known_kind
+    return tuple(kind for kind in found if not known(kind))

@@ -8,7 +8,7 @@ from typing import Any
 
 from placewright.capture.onnx_values import Value
 
-__all__ = ["GATHERS", "VIEWS", "operator_flops", "operator_traffic_bytes"]
+__all__ = ["GATHERS", "VIEWS", "known_kind", "operator_flops", "operator_traffic_bytes"]
 
 Values = Sequence[Value | None]
 """Inputs or outputs of a node by position; ``None`` where an optional one is left out."""
@@ -18,7 +18,9 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-VIEWS = _words("Reshape Squeeze Unsqueeze Flatten Identity Dropout Shape Size Optional OptionalGetElement")
+VIEWS = _words(
+    "Reshape Squeeze Unsqueeze Flatten Identity Dropout Shape Size Optional OptionalGetElement OptionalHasElement"
+)
 """Operators whose result is their input seen otherwise: nothing is moved."""
 
 GATHERS = _words("Gather GatherElements GatherND Slice Split SplitToSequence Compress SequenceAt")
@@ -31,7 +33,9 @@ MOVES = (
         "Cast CastLike Concat ConcatFromSequence Constant ConstantOfShape DepthToSpace Expand EyeLike OneHot Pad Range "
         "ReverseSequence ScatterElements ScatterND Scatter SpaceToDepth Tile Transpose Trilu Upsample "
         "SequenceConstruct SequenceInsert SequenceErase SequenceEmpty SequenceLength Where CenterCropPad BitCast "
-        "TensorScatter"
+        "TensorScatter NonZero MaxUnpool Col2Im com.microsoft.QLinearConcat com.microsoft.NhwcMaxPool "
+        "com.microsoft.GatherBlockQuantized com.microsoft.RemovePadding com.microsoft.RestorePadding "
+        "com.microsoft.ExpandDims com.microsoft.Trilu"
     )
 )
 """Operators that compute nothing."""
@@ -40,15 +44,25 @@ _PER_ELEMENT = {
     **dict.fromkeys(
         _words(
             "Exp Log Sigmoid Tanh Erf Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Softplus Elu Selu Celu "
-            "Pow Mish"
+            "Pow Mish GridSample Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike "
+            "BlackmanWindow HammingWindow HannWindow MelWeightMatrix com.microsoft.QLinearSigmoid "
+            "com.microsoft.ComplexMul com.microsoft.GroupNorm com.microsoft.SkipGroupNorm "
+            "com.microsoft.EmbedLayerNormalization com.microsoft.LayerNormalization"
         ),
         8,
     ),
     **dict.fromkeys(_words("Gelu com.microsoft.Gelu com.microsoft.FastGelu com.microsoft.BiasGelu"), 12),
-    **dict.fromkeys(_words("com.microsoft.QuickGelu Swish"), 10),
-    **dict.fromkeys(_words("HardSigmoid HardSwish Softsign Reciprocal Sqrt Div Mod DequantizeLinear"), 2),
-    **dict.fromkeys(_words("QuantizeLinear DynamicQuantizeLinear BatchNormalization"), 3),
-    **dict.fromkeys(_words("Softmax LogSoftmax Hardmax"), 5),
+    **dict.fromkeys(_words("com.microsoft.QuickGelu Swish SwiGLU"), 10),
+    **dict.fromkeys(
+        _words(
+            "HardSigmoid HardSwish Softsign Reciprocal Sqrt Div Mod DequantizeLinear com.microsoft.DequantizeLinear"
+        ),
+        2,
+    ),
+    **dict.fromkeys(_words("QuantizeLinear DynamicQuantizeLinear BatchNormalization com.microsoft.QuantizeLinear"), 3),
+    **dict.fromkeys(_words("Softmax LogSoftmax Hardmax com.microsoft.BiasSoftmax com.microsoft.QLinearSoftmax"), 5),
+    **dict.fromkeys(_words("AffineGrid"), 12),
+    **dict.fromkeys(_words("RoiAlign MaxRoiPool"), 32),
     **dict.fromkeys(_words("RMSNormalization SimplifiedLayerNormalization LpNormalization"), 5),
     **dict.fromkeys(
         _words(
@@ -120,7 +134,9 @@ def operator_traffic_bytes(kind: str, inputs: Values, outputs: Values) -> int:
 
 _ELEMENTWISE = _words(
     "Abs Add And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Clip Equal Floor Greater GreaterOrEqual "
-    "IsInf IsNaN LeakyRelu Less LessOrEqual Mul Neg Not Or PRelu Relu Round Shrink Sign Sub ThresholdedRelu Xor"
+    "IsInf IsNaN LeakyRelu Less LessOrEqual Mul Neg Not Or PRelu Relu Round Shrink Sign Sub ThresholdedRelu Xor "
+    "com.microsoft.BiasAdd com.microsoft.BiasDropout com.microsoft.QLinearAdd com.microsoft.QLinearMul "
+    "com.microsoft.QLinearLeakyRelu com.microsoft.QLinearWhere"
 )
 
 
@@ -182,6 +198,25 @@ def _einsum(attributes: Mapping[str, Any], inputs: Values, outputs: Values) -> i
         for label, size in zip(labels, shape, strict=True):
             sizes[label] = max(size, sizes.get(label, 1))
     return max(1, len(terms)) * math.prod(sizes.values())
+
+
+def _reduced(factor: int) -> Callable[[Mapping[str, Any], Values, Values], int]:
+    def flops(attributes: Mapping[str, Any], inputs: Values, outputs: Values) -> int:
+        return factor * math.prod(_shape(inputs, 0))
+
+    return flops
+
+
+def _determinant(attributes: Mapping[str, Any], inputs: Values, outputs: Values) -> int:
+    """Gaussian elimination: 2/3 n^3 for each matrix."""
+    shape = _shape(inputs, 0)
+    return 2 * math.prod(shape) * shape[-1] // 3
+
+
+def _suppression(attributes: Mapping[str, Any], inputs: Values, outputs: Values) -> int:
+    """Each box against each box that was kept: at most ``max_output_boxes_per_class``, here all that come out."""
+    boxes = _shape(inputs, 0)[-2]
+    return 16 * boxes * max(1, outputs[0].elements // 3 if outputs[0] is not None else 1)
 
 
 def _recurrent(attributes: Mapping[str, Any], inputs: Values, outputs: Values) -> int:
@@ -250,6 +285,17 @@ def _packed_attention(attributes: Mapping[str, Any], inputs: Values, outputs: Va
     return 2 * x[0] * x[1] * w[0] * w[1] + core
 
 
+def _linear_attention(attributes: Mapping[str, Any], inputs: Values, outputs: Values) -> int:
+    """``LinearAttention``, Q (B, S, H d): each head's (d, d') state decays, grows by k v^T and is multiplied by q."""
+    q, v = _shape(inputs, 0), _shape(inputs, 2)
+    return 5 * math.prod(q) * (v[-1] // int(attributes["kv_num_heads"]))
+
+
+def _causal_convolution(attributes: Mapping[str, Any], inputs: Values, outputs: Values) -> int:
+    """``CausalConvWithState``: depthwise, weights (C, 1, window)."""
+    return 2 * _out(outputs) * math.prod(_shape(inputs, 1)[1:])
+
+
 def _multi_head(attributes: Mapping[str, Any], inputs: Values, outputs: Values) -> int:
     """``com.microsoft.MultiHeadAttention``, ``GroupQueryAttention``: query (B, S, H d), maybe with K and V packed."""
     q, made = _shape(inputs, 0), _shape(outputs, 0)
@@ -291,11 +337,36 @@ _FORMULAS: dict[str, Callable[[Mapping[str, Any], Values, Values], int]] = {
         _over_inputs,
     ),
     **dict.fromkeys(("Sum", "Max", "Min", "Mean"), _n_ary),
+    **dict.fromkeys(("ReduceL2", "ReduceSumSquare"), _reduced(2)),
+    **dict.fromkeys(("ReduceLogSum", "CumProd", "NegativeLogLikelihoodLoss"), _reduced(1)),
+    **dict.fromkeys(("ReduceLogSumExp", "SoftmaxCrossEntropyLoss"), _reduced(9)),
+    "com.microsoft.QLinearGlobalAveragePool": _reduced(1),
+    "com.microsoft.QLinearReduceMean": _reduced(1),
+    "com.microsoft.QLinearAveragePool": _pool,
+    "Det": _determinant,
+    "NonMaxSuppression": _suppression,
     "LRN": _local_response,
     "Resize": _resize,
-    "TopK": _sort,
+    **dict.fromkeys(("TopK", "Unique"), _sort),
     **dict.fromkeys(("DFT", "STFT"), _fourier),
     "Attention": _attention,
+    "LinearAttention": _linear_attention,
+    "CausalConvWithState": _causal_convolution,
     "com.microsoft.Attention": _packed_attention,
     **dict.fromkeys(("com.microsoft.MultiHeadAttention", "com.microsoft.GroupQueryAttention"), _multi_head),
 }
+
+
+CONTROL_FLOW = _words("If Loop Scan SequenceMap")
+"""Operators whose work is that of their bodies, which are captured too."""
+
+
+def known_kind(kind: str) -> bool:
+    """Whether the work of an operator type is counted by a rule made for it, not as an unknown one's.
+
+    Examples
+    --------
+    >>> known_kind("Conv"), known_kind("example.Mine")
+    (True, False)
+    """
+    return any(kind in table for table in (MOVES, _FORMULAS, _PER_ELEMENT, _ELEMENTWISE, CONTROL_FLOW))

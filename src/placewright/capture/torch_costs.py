@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -13,110 +12,12 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from placewright.capture.torch_alias import operator_name
+from placewright.capture.torch_formulas import elements, formula_flops
+from placewright.capture.torch_kinds import MOVES, OF_INPUT, PER_OUTPUT, READ_ROWS, base_name
 from placewright.capture.torch_meta import concrete, dtype_name, moved_bytes, run_on_meta, tensors_of
 from placewright.errors import InvalidInput
 
 __all__ = ["arithmetic_dtype", "flops", "kind", "signature", "traffic_bytes"]
-
-_PER_OUTPUT = {
-    "gelu": 8,
-    "silu": 4,
-    "mish": 8,
-    "softplus": 3,
-    "sigmoid": 3,
-    "tanh": 4,
-    "hardswish": 4,
-    "hardsigmoid": 3,
-    "elu": 3,
-    "softmax": 5,
-    "_softmax": 5,
-    "log_softmax": 6,
-    "layer_norm": 8,
-    "native_layer_norm": 8,
-    "group_norm": 8,
-    "native_group_norm": 8,
-    "instance_norm": 8,
-    "rms_norm": 4,
-    "batch_norm": 2,
-    "_native_batch_norm_legit_no_training": 2,
-    "native_batch_norm": 2,
-    "addcmul": 2,
-    "lerp": 3,
-}
-"""FLOPs for each element of the output, a transcendental function counted as one."""
-
-_OF_INPUT = {
-    *(
-        "sum",
-        "mean",
-        "var",
-        "std",
-        "prod",
-        "amax",
-        "amin",
-        "max",
-        "min",
-        "argmax",
-        "argmin",
-        "norm",
-        "linalg_vector_norm",
-    ),
-    *(
-        "cumsum",
-        "cumprod",
-        "topk",
-        "sort",
-        "all",
-        "any",
-        "logsumexp",
-        "var_mean",
-        "adaptive_avg_pool2d",
-        "adaptive_avg_pool1d",
-    ),
-    *("adaptive_max_pool2d", "nll_loss", "cross_entropy_loss", "count_nonzero"),
-}
-"""Reductions: one FLOP for each element of the first input."""
-
-_POOLS = {"max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool2d_with_indices"}
-
-_MOVES = {
-    *(
-        "embedding",
-        "index",
-        "index_select",
-        "gather",
-        "take",
-        "take_along_dim",
-        "cat",
-        "stack",
-        "pad",
-        "constant_pad_nd",
-    ),
-    *("clone", "contiguous", "copy", "copy_", "_to_copy", "to", "type_as", "lift_fresh_copy", "reshape", "flatten"),
-    *("repeat", "repeat_interleave", "roll", "flip", "unfold", "im2col", "index_put", "index_put_", "index_copy"),
-    *("index_copy_", "scatter", "scatter_", "slice_scatter", "select_scatter", "masked_fill", "masked_fill_", "where"),
-    *("full", "full_like", "zeros", "zeros_like", "ones", "ones_like", "empty", "empty_like", "new_zeros", "new_ones"),
-    *(
-        "new_full",
-        "new_empty",
-        "fill_",
-        "zero_",
-        "arange",
-        "tril",
-        "triu",
-        "pixel_shuffle",
-        "upsample_nearest2d",
-        "item",
-    ),
-    *("scalar_tensor", "nonzero", "one_hot", "getitem", "slice", "select", "dropout", "eye", "linspace", "index_fill"),
-}
-"""Operators that only move data: 0 FLOPs."""
-
-_GROUPED = {"_grouped_mm", "grouped_mm"}
-"""Matrix products of groups of rows with a matrix each (experts): torch has no formula of their own."""
-
-_READ_ROWS = {"embedding", "index", "index_select", "gather", "take", "take_along_dim"}
-"""Operators that read as much of their first argument as they return."""
 
 
 def kind(node: Node) -> str:
@@ -135,8 +36,9 @@ def flops(node: Node, bodies: Sequence[torch.fx.GraphModule] = (), *, view: bool
     """Floating-point operations of one call (a multiply-add is two).
 
     Matrix products, convolutions and attention are counted by the formulas of ``torch.utils.flop_counter`` while the
-    operator is called on meta tensors; element-wise operators count 1 to 8 for each element, reductions 1 for each
-    input element, views and moves 0. Of the branches of a ``cond`` the largest counts.
+    operator is called on meta tensors, what it has none for by :mod:`placewright.capture.torch_formulas`, all else by
+    the tables of :mod:`placewright.capture.torch_kinds`; views and moves are 0. An operator that is in no table counts
+    one for each element of its largest operand. Of the branches of a ``cond`` the largest counts.
 
     Raises
     ------
@@ -156,19 +58,18 @@ def flops(node: Node, bodies: Sequence[torch.fx.GraphModule] = (), *, view: bool
     counted = _counted(node)
     if counted:
         return counted
-    name = operator_name(node).removesuffix("_")
-    if name in _GROUPED and len(node.all_input_nodes) > 1:
-        inner: int = concrete(node.all_input_nodes[0].meta["val"].shape[-1], node.name)
-        return 2 * _elements(node) * inner
-    if name in _MOVES or operator_name(node) in _MOVES:
+    name = base_name(operator_name(node))
+    by_formula = formula_flops(name, node)
+    if by_formula is not None:
+        return by_formula
+    if name in MOVES:
         return 0
-    if name in _OF_INPUT and node.all_input_nodes:
-        return _elements(node.all_input_nodes[0])
-    if name in _POOLS:
-        kernel = node.args[1]
-        sides: list[Any] = list(kernel) if isinstance(kernel, list | tuple) else []
-        return int(_elements(node) * math.prod(sides))
-    return _elements(node) * _PER_OUTPUT.get(name, 1)
+    if name in PER_OUTPUT:
+        return PER_OUTPUT[name] * elements(node)
+    sizes = [elements(n) for n in (*node.all_input_nodes, node)]
+    if name in OF_INPUT:
+        return OF_INPUT[name] * sizes[0]
+    return max(sizes)
 
 
 def traffic_bytes(node: Node, *, view: bool) -> int:
@@ -181,7 +82,7 @@ def traffic_bytes(node: Node, *, view: bool) -> int:
     made = moved_bytes(tensors_of(node.meta.get("val")), node.name)
     sources = [n for n in node.all_input_nodes if tensors_of(n.meta.get("val"))]
     read = [moved_bytes(tensors_of(n.meta["val"]), n.name) for n in sources]
-    if operator_name(node) in _READ_ROWS and read:
+    if base_name(operator_name(node)) in READ_ROWS and read:
         read[0] = min(read[0], made)
     if operator_name(node) == "copy_" and read:
         read[0] = 0
@@ -236,10 +137,6 @@ class _Described:
 
     def __repr__(self) -> str:
         return self.text
-
-
-def _elements(node: Node) -> int:
-    return sum(math.prod(concrete(s, node.name) for s in t.shape) for t in tensors_of(node.meta.get("val"))[:1])
 
 
 def _counted(node: Node) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright import host
-from placewright.catalogue import Correction, Efficiency, WrittenEntry
+from placewright.catalogue import Correction, Efficiency, WrittenEntry, with_entry
 from placewright.cluster import Cluster, Device
 from placewright.costs.analytic import device_curves
 from placewright.costs.curve import Curve, Figures, Work
@@ -30,6 +31,8 @@ __all__ = [
     "Trial",
     "as_runtime",
     "calibrate",
+    "calibrate_named",
+    "catalogue_text",
     "chosen_device",
     "correct",
     "entry_of",
@@ -126,6 +129,18 @@ def chosen_device(cluster: Cluster, name: str | None) -> Device:
             raise InvalidInput(f"there is no device {name!r} to calibrate; there are: {', '.join(cluster.index)}")
         return cluster.devices[cluster.index[name]]
     return next((d for d in cluster.devices if _is_here(d)), cluster.devices[0])
+
+
+def calibrate_named(
+    cluster: Cluster, name: str | None, runtime: str, on_progress: Callable[[str], None] | None = None
+) -> Calibration:
+    """Calibrate the device of that name, or the first that is here, as a command line asks for it."""
+    return calibrate(chosen_device(cluster, name), runtime=as_runtime(runtime), on_progress=on_progress)
+
+
+def catalogue_text(found: Calibration, name: str | None, path: Path | None) -> str:
+    """Make the text of a catalogue with the device in it, beside what ``path`` holds already."""
+    return with_entry(path, name or f"{found.device.name}-{found.runtime}", entry_of(found))
 
 
 def entry_of(found: Calibration, date: str | None = None) -> WrittenEntry:
