@@ -98,7 +98,7 @@ def test_pairs_of_gpus_against_the_fastest_alone() -> None:
         [pw.Operator(n, "matmul", flops=10**11, dtype="fp32") for n in "abcd"],
         [pw.Tensor("x", 0, (1, 2), 4_000), pw.Tensor("y", 1, (3,), 4_000), pw.Tensor("z", 2, (3,), 4_000)],
     )
-    rows = modules_pairs.compared([("diamond", 1, graph)], ["a10 + l4"], Kept(None), 60.0)
+    rows = modules_pairs.compared([("diamond", 1, graph)], ["a10 + l4"], Kept(None), 1.0)
     (row,) = rows
     assert 1.0 <= row.latency_ratio <= row.alone_latency_s / row.latency.bound_s * (1 + 1e-9)
     assert row.latency_ratio > 1.2  # b and c at once: 4 operators in the time of little more than 3

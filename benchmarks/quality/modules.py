@@ -345,13 +345,13 @@ def report(kept: Kept, options: argparse.Namespace) -> tuple[str, str]:
             options.modules, CHAIN_DEVICES, options.devices, CHAIN_MODULES, kept, options.chain_budget
         )
         drawn = picture(points, CHAIN_DEVICES, CHAIN_MODULES, options.chain_budget)
-        text += [*CHAINS.format(budget=options.chain_budget).splitlines(), "", *modules_chains.table(points), ""]
+        text += [*filled(CHAINS.format(budget=options.chain_budget)), "", *modules_chains.table(points), ""]
     if "pairs" in options.parts:
         every = [g for g in graphs if 1 in options.batches]
         every += [g for b in options.batches if b != 1 for g in captured(options.networks, b)]
         pairs = modules_pairs.compared(every, options.pairs, kept, options.pair_budget)
         facts += list(modules_pairs.summary(pairs))
-        text += [*ALONE.format(cpu=modules_pairs.CPU, budget=options.pair_budget).splitlines(), ""]
+        text += [*filled(ALONE.format(cpu=modules_pairs.CPU, budget=options.pair_budget)), ""]
         text += modules_pairs.table(pairs)
     points = [fill(f"- {fact}", 120, subsequent_indent="  ", break_long_words=False) for fact in facts]
     return "\n".join([*heading(options), "", *points, "", *text]), drawn
@@ -369,7 +369,7 @@ def asked(options: argparse.Namespace) -> Iterator[str]:
 
 def heading(options: argparse.Namespace) -> list[str]:
     """Say what was run, where, and what the columns are."""
-    filled = HEADING.format(
+    text = HEADING.format(
         command=" ".join(["python benchmarks/quality/modules.py", *asked(options)]),
         cores=os.cpu_count(),
         cpu=cpu_name(),
@@ -379,8 +379,15 @@ def heading(options: argparse.Namespace) -> list[str]:
         heuristics=", ".join(f"`{s}`" for s in HEURISTICS if s in SOLVERS["makespan"]),
         paper=PAPER,
     )
-    title, made, *paragraphs = filled.split("\n\n")
-    return "\n\n".join([title, made, *(fill(p, 120, break_on_hyphens=False) for p in paragraphs)]).splitlines()
+    return filled(text)
+
+
+def filled(text: str) -> list[str]:
+    """Fill lines up to the width of the page, but for titles, pictures and the command."""
+    parts = text.split("\n\n")
+    whole = ("#", "!", "Made by")
+    parts = [p if p.startswith(whole) else fill(p, 120, break_on_hyphens=False) for p in parts]
+    return "\n\n".join(parts).splitlines()
 
 
 HEADING = """# Splitting into modules
@@ -414,7 +421,8 @@ ALONE = """## A CPU and two unlike GPUs against the fastest GPU alone
 Predicted times: nothing here was run on these GPUs. Models of the catalogue and an {cpu}, joined by one PCIe channel of
 24 GB/s; fp32; {budget:g} s for each plan by `auto`. Latency: one sample (a batch), objective `makespan`. Time per
 sample: objective `throughput`; data-parallel runs the whole network on each device with the best shares, model-parallel
-is one pipeline, and *both* may be any set of copies. *At most*: the factor that no plan exceeds, from the proved bound.
+is one pipeline, and *copies* is the plan of `auto`, any set of copies. *At most*: the factor that no plan exceeds, from
+the proved bound.
 
 The abstract of DiviML reports more than 3 times lower latency and up to 2.9 times more throughput on a CPU and two
 unlike GPUs than on the fastest GPU alone; on which GPUs it does not say. Where each device takes every operator in the

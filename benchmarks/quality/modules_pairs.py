@@ -109,7 +109,7 @@ def table(rows: Sequence[Row]) -> list[str]:
             f"### {pair}: {PAIRS[pair][2]}",
             "",
             "| network | batch | latency, fastest GPU | latency | times less | at most | time per sample, fastest GPU "
-            f"| {' | '.join(SIDE_BY_SIDE)} | both | times more | at most |",
+            f"| {' | '.join(SIDE_BY_SIDE)} | copies | times more | at most |",
             f"|---|---:|---:|---:|---:|---:|---:|{'---:|' * len(SIDE_BY_SIDE)}---:|---:|---:|",
             *(_line(r) for r in rows if r.pair == pair),
             "",
