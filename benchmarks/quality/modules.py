@@ -354,7 +354,7 @@ def report(kept: Kept, options: argparse.Namespace) -> tuple[str, str]:
         text += [*filled(ALONE.format(cpu=modules_pairs.CPU, budget=options.pair_budget)), ""]
         text += modules_pairs.table(pairs)
     points = [fill(f"- {fact}", 120, subsequent_indent="  ", break_long_words=False) for fact in facts]
-    return "\n".join([*heading(options), "", *points, "", *text]), drawn
+    return "\n".join([*heading(options), "", *points, *([""] if points else []), *text]), drawn
 
 
 def asked(options: argparse.Namespace) -> Iterator[str]:
