@@ -79,15 +79,15 @@ class Kept:
 
 @cache
 def _load(objective: pw.Makespan | pw.MaxLoad | pw.Throughput | pw.Offload, solver: str) -> None:
-    """Compile kernels, and load what a solver needs by solving two diamonds in a row, so that no run pays for it."""
+    """Compile kernels, and load what a solver needs by solving three branches, so that no run pays for it."""
     warm_up(objective.name)
-    reads = {0: (1, 2), 1: (3,), 2: (3,), 3: (4, 5), 4: (6,), 5: (6,)}
+    reads = {0: (1, 4, 7), 1: (2,), 2: (3,), 3: (9,), 4: (5,), 5: (6,), 6: (9,), 7: (8,), 8: (9,)}
     graph = pw.OperatorGraph(
-        [pw.Operator(name) for name in "abcdefg"], [pw.Tensor(f"t{v}", v, r, 10**8) for v, r in reads.items()]
+        [pw.Operator(name) for name in "abcdefghij"], [pw.Tensor(f"t{v}", v, r, 10**7) for v, r in reads.items()]
     )
-    pair = pw.Cluster([pw.Device("d"), pw.Device("e")], [pw.Link(1e-3, 1e9, link_class="same-host")])
-    times = np.random.default_rng(0).uniform(0.5, 1.5, (7, 2))
-    small = pw.Problem(graph, pair, times, objective=objective)
+    three = pw.Cluster([pw.Device(name) for name in "def"], [pw.Link(1e-3, 1e9, link_class="same-host")])
+    times = np.random.default_rng(0).uniform(0.5, 1.5, (10, 3))
+    small = pw.Problem(graph, three, times, objective=objective)
     if solver == "auto":
         pw.solve(small, budget=2.0)
         return
