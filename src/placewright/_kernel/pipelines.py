@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-__all__ = ["best_cuts", "priced_cuts"]
+__all__ = ["best_cuts", "divided_time", "priced_cuts"]
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -94,3 +94,57 @@ def priced_cuts(
         b = origin[s, b]
     cuts[0] = b
     return float(value[S, N - 1])
+
+
+@njit(cache=True)
+def divided_time(
+    compute: Floats,
+    begins: Floats,
+    ends: Floats,
+    banned: Ints,
+    resident: Floats,
+    capacity: Floats,
+    sync: Floats,
+    overlaps: bool,
+) -> float:
+    """Find the least largest load of a stage when blocks may be divided among neighbours: no mixture of cuts is better.
+
+    Arrays as for :func:`best_cuts`; begins, ends (S,): the least that a device pays where its stage begins, or ends.
+    At a time T each device takes blocks in turn, the last one in part, while computing, what it sends and T x sync are
+    within T and bytes within its memory; a block that is banned stops it.
+    """
+    S, N = compute.shape
+    low, high = 0.0, np.inf
+    time = 0.0
+    for s in range(S):
+        time += compute[s, N - 1] + begins[s] + ends[s]
+    for _ in range(60):
+        at, part = 0, 0.0
+        for s in range(S):
+            left = time if overlaps else time - begins[s] - ends[s]
+            room = capacity[s]
+            while at < N - 1 and banned[s, at + 1] == banned[s, at]:
+                work = compute[s, at + 1] - compute[s, at] + time * (sync[at + 1] - sync[at])
+                held = resident[at + 1] - resident[at]
+                rest = 1.0 - part
+                take = rest
+                if work * take > left:
+                    take = max(0.0, left / work)
+                if held * take > room:
+                    take = max(0.0, room / held)
+                if take < rest:
+                    part += take
+                    break
+                left -= work * take
+                room -= held * take
+                at += 1
+                part = 0.0
+        if at == N - 1:
+            high = time
+            time = 0.5 * (low + high)
+        else:
+            low = time
+            time = 0.5 * (low + high) if high < np.inf else 2.0 * time
+        if high - low <= 1e-6 * high or time > 1e30:
+            break
+    return high

@@ -16,7 +16,7 @@ from placewright.plan import Copy, Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
 from placewright.solvers.throughput.servers_line import Line, line_of
-from placewright.solvers.throughput.servers_pipeline import Pipeline
+from placewright.solvers.throughput.servers_pipeline import Alike, Pipeline
 from placewright.solvers.throughput.servers_teams import Servers, Team, chosen, kinds_of, teams_of
 
 __all__ = ["ServerTeams", "why_not_servers"]
@@ -26,6 +26,9 @@ Part: TypeAlias = tuple[npt.NDArray[np.int32], float]
 
 MOST_ENTRIES = 500_000_000
 """Positions of the line times tensors."""
+
+ROUNDS = 20
+"""Times that teams are chosen before what is known of them has to do."""
 
 SYNC_ROUNDS = 3
 """Times that teams are chosen anew with the time that synchronisation takes by the plan before."""
@@ -40,9 +43,10 @@ class ServerTeams:
     2. *Teams*: each way to take servers that is worth trying, with one or more pipelines on it. The best cuts of the
        line of blocks for given devices, one after the other, with memory, links and channels, are a dynamic program:
        value(s, b) = min over a of max(value(s - 1, a), load of a..b on device s).
-    3. *Numbers*: an integer program over teams with one row a kind.
-    4. *Mixture*: a pipeline's cuts are whole blocks; its copies differ in them so that loads even out, within what
+    3. *Mixture*: a pipeline's cuts are whole blocks; its copies differ in them so that loads even out, within what
        memory holds. A linear program by column generation: the best cuts for prices are a shortest path.
+    4. *Numbers*: an integer program over teams with one row a kind. A team is rated by what it makes at most, blocks
+       divided, until it is chosen; then 2 and 3 say what it makes, until all that are chosen are known.
     5. *Names*: teams are given servers; each copy of each pipeline takes samples in proportion to its rate.
 
     In training, synchronisation takes a share of each device's time that depends on the time per sample: 2 to 5 are
@@ -84,7 +88,7 @@ class ServerTeams:
         best, sync = incumbent, np.zeros(len(line))
         trains = any(v.backward for v in problem.graph.operators)
         for _ in range(SYNC_ROUNDS if trains else 1):
-            plan = self._planned(problem, line, kinds, teams, sync, budget)
+            plan = self._planned(_Rates(line, kinds, sync), teams, budget)
             if plan is None:
                 break
             if best is None or plan.value_s < best.value_s:
@@ -95,43 +99,93 @@ class ServerTeams:
                 break
         return Result(best, solver="servers")
 
-    def _planned(
-        self,
-        problem: Problem,
-        line: Line,
-        kinds: Sequence[Servers],
-        teams: Sequence[Team],
-        sync: Floats,
-        budget: Budget,
-    ) -> Plan | None:
-        rates, cuts = [], []
-        for team in teams:
-            if budget.spent:
+    def _planned(self, rates: _Rates, teams: Sequence[Team], budget: Budget) -> Plan | None:
+        """Choose teams by what they make at most, learn what those make that are chosen, and choose again."""
+        values, known = [rates.at_most(team) for team in teams], dict[int, list[Rated]]()
+        available = [len(kind) for kind in rates.kinds]
+        counts = chosen(teams, values, available)
+        for _ in range(ROUNDS):
+            new = [t for t, count in enumerate(counts) if count and t not in known]
+            if not new:
                 break
-            found = [pipeline.cut(sync) for pipeline in _pipelines(line, kinds, team)]
-            rates.append(sum(rate for rate, _ in found) if all(rate > 0.0 for rate, _ in found) else 0.0)
-            cuts.append(found)
-        counts = chosen(teams[: len(rates)], rates, [len(kind) for kind in kinds])
-        used = [t for t, count in enumerate(counts) if count > 0]
-        copies = sum(counts[t] * len(cuts[t]) for t in used)
-        options: list[tuple[float, int, int, list[Part]]] = []
-        parts: dict[tuple[int, int], list[Part]] = {}
-        for t in used:
-            for p, pipeline in enumerate(_pipelines(line, kinds, teams[t])):
-                rate, at = cuts[t][p]
-                parts[t, p] = [(at, rate)]
+            for t in new:
                 if not budget.spent:
-                    mixed, several = pipeline.mixed(at, sync)
-                    if mixed > rate:
-                        options.append((-counts[t] * (mixed - rate), t, p, several))
-        for _, t, p, several in sorted(options, key=lambda option: option[:3]):
-            if copies + counts[t] * (len(several) - 1) <= self.most_copies:
-                copies += counts[t] * (len(several) - 1)
-                parts[t, p] = several
-        placed = list(_copies(line, kinds, teams, counts, parts))
+                    known[t] = rates.of(teams[t])
+                    whole = all(rated.rate > 0.0 for rated in known[t])
+                    values[t] = sum(rated.rate for rated in known[t]) if whole else 0.0
+            counts = chosen(teams, values, available)
+        if any(count and t not in known for t, count in enumerate(counts)):
+            counts = chosen(teams, [value if t in known else 0.0 for t, value in enumerate(values)], available)
+        parts = self._parts(counts, known)
+        placed = list(_copies(rates, teams, counts, parts))
         if not placed:
             return None
+        problem = rates.line.problem
         return plan_for(problem, placed[0].device_of, copies=placed, provenance=Provenance("servers"))
+
+    def _parts(self, counts: Sequence[int], known: dict[int, list[Rated]]) -> dict[tuple[int, int], list[Part]]:
+        """Give each pipeline its mixture, those first that gain most, while there are not too many copies."""
+        used = {t: count for t, count in enumerate(counts) if count}
+        parts = {(t, p): [known[t][p].alone] for t in used for p in range(len(known[t]))}
+        copies = sum(counts[t] for t, _ in parts)
+        for t, p in sorted(parts, key=lambda k: (-counts[k[0]] * known[k[0]][k[1]].gain, k)):
+            more = counts[t] * (len(known[t][p].mixed) - 1)
+            if known[t][p].gain > 0.0 and copies + more <= self.most_copies:
+                copies += more
+                parts[t, p] = known[t][p].mixed
+        return parts
+
+
+@dataclass(frozen=True, eq=False)
+class Rated:
+    """What a pipeline makes: with one cut of the line alone, and with a mixture of cuts."""
+
+    alone: Part
+    mixed: list[Part]
+
+    @property
+    def rate(self) -> float:
+        """Samples a second."""
+        return max(self.alone[1], sum(rate for _, rate in self.mixed))
+
+    @property
+    def gain(self) -> float:
+        """Samples a second that the mixture makes more."""
+        return self.rate - self.alone[1]
+
+
+class _Rates:
+    """Samples a second of teams, alike pipelines once."""
+
+    def __init__(self, line: Line, kinds: Sequence[Servers], sync: Floats) -> None:
+        self.line, self.kinds, self.sync = line, kinds, sync
+        self._bounds: dict[Alike, float] = {}
+        self._known: dict[Alike, Rated] = {}
+
+    def pipelines(self, team: Team) -> list[Pipeline]:
+        """Return a team's pipelines, on the first servers of each kind."""
+        together = len(team.pipelines)
+        return [Pipeline(self.line, team.devices(p, self.kinds), together) for p in range(together)]
+
+    def at_most(self, team: Team) -> float:
+        """Return samples a second that no mixture of cuts exceeds; 0 where a pipeline does not hold the network."""
+        found = []
+        for pipeline in self.pipelines(team):
+            if pipeline.alike not in self._bounds:
+                self._bounds[pipeline.alike] = pipeline.at_most(self.sync)
+            found.append(self._bounds[pipeline.alike])
+        return sum(found) if min(found) > 0.0 else 0.0
+
+    def of(self, team: Team) -> list[Rated]:
+        """Return what each pipeline of a team makes."""
+        found = []
+        for pipeline in self.pipelines(team):
+            if pipeline.alike not in self._known:
+                rate, cuts = pipeline.cut(self.sync)
+                mixed = pipeline.mixed(cuts, self.sync) if rate > 0.0 and len(pipeline.devices) > 1 else []
+                self._known[pipeline.alike] = Rated((cuts, rate), mixed)
+            found.append(self._known[pipeline.alike])
+        return found
 
 
 def why_not_servers(problem: Problem) -> str | None:
@@ -156,25 +210,15 @@ def _sync_s_per_byte(problem: Problem) -> float:
     return 2.0 / (objective.sync_bandwidth_bytes_per_s or slowest) / objective.sync_period
 
 
-def _pipelines(line: Line, kinds: Sequence[Servers], team: Team) -> list[Pipeline]:
-    """Return a team's pipelines, on the first servers of each kind."""
-    together = len(team.pipelines)
-    return [Pipeline(line, team.devices(p, kinds), together) for p in range(together)]
-
-
 def _copies(
-    line: Line,
-    kinds: Sequence[Servers],
-    teams: Sequence[Team],
-    counts: Sequence[int],
-    parts: dict[tuple[int, int], list[Part]],
+    rates: _Rates, teams: Sequence[Team], counts: Sequence[int], parts: dict[tuple[int, int], list[Part]]
 ) -> Iterator[Copy]:
     """Give teams their servers, in order; one copy of the network for each part of each pipeline."""
-    left = [list(kind) for kind in kinds]
+    left = [list(kind) for kind in rates.kinds]
     for t, count in enumerate(counts):
         for _ in range(count):
             own = [servers[:n] for servers, n in zip(left, teams[t].takes, strict=True)]
             left = [servers[n:] for servers, n in zip(left, teams[t].takes, strict=True)]
             for p in range(len(teams[t].pipelines)):
                 for at, rate in parts[t, p]:
-                    yield Copy(line.placed(at, teams[t].devices(p, own)), rate)
+                    yield Copy(rates.line.placed(at, teams[t].devices(p, own)), rate)

@@ -55,6 +55,15 @@ class Line:
 
     def border_s(self, one: int, other: int) -> Floats:
         """(N,) seconds of all that crosses each position when ``one`` has what is before it and ``other`` the rest."""
+        if (one, other) not in self._borders:
+            self._borders[one, other] = self._border_s(one, other)
+        return self._borders[one, other]
+
+    @cached_property
+    def _borders(self) -> dict[tuple[int, int], Floats]:
+        return {}
+
+    def _border_s(self, one: int, other: int) -> Floats:
         table, cluster = self.problem.transfer_table, self.problem.cluster
         if table is not None:
             return np.asarray(self.forth @ table[:, one, other] + self.back @ table[:, other, one])

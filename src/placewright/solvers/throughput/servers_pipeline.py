@@ -8,12 +8,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from placewright._kernel.pipelines import best_cuts, priced_cuts
+from placewright._kernel.pipelines import best_cuts, divided_time, priced_cuts
 from placewright.highs import new_highs
 from placewright.one_copy import throughput_of
 from placewright.solvers.throughput.servers_line import Line
 
-__all__ = ["Pipeline"]
+__all__ = ["Alike", "Pipeline"]
+
+Alike: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]
 
 Ints: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -48,8 +50,12 @@ class Pipeline:
         self.border = np.zeros((S + 1, N))
         for s in range(1, S):
             self.border[s] = line.border_s(devices[s - 1], devices[s])
-        pays = np.array([[cluster.devices[i].kind != "cpu"] for i in devices])
-        self.left, self.right = np.where(pays, self.border[:-1], 0.0), np.where(pays, self.border[1:], 0.0)
+        self.pays = np.array([cluster.devices[i].kind != "cpu" for i in devices])
+        self.left, self.right = (np.where(self.pays[:, None], b, 0.0) for b in (self.border[:-1], self.border[1:]))
+        given = line.problem.transfer_table is not None
+        neighbours = devices if given else [int(cluster.rule_of[devices[s - 1], devices[s]]) for s in range(1, S)]
+        self.alike: Alike = (tuple(classes.tolist()), tuple(neighbours), together)
+        """Equal for pipelines that make the same."""
         self.overlaps = throughput_of(line.problem).overlap != "none"
         used = [cluster.channels_of[devices[s - 1], devices[s]] for s in range(1, S)]
         self.channels = sorted({int(c) for pair in used for c in pair if c >= 0})
@@ -72,12 +78,29 @@ class Pipeline:
         busiest = max(load, float(self._channel_s(cuts).max(initial=0.0)))
         return (1.0 / busiest if 0.0 < busiest < np.inf else 0.0), cuts
 
+    def at_most(self, sync: Floats) -> float:
+        """Return samples a second that no mixture of cuts exceeds: blocks divided, and every border the cheapest."""
+        inner = self.border[:, 1:-1].min(axis=1, initial=np.inf)
+        inner[~np.isfinite(inner)] = 0.0
+        pays = self.pays.astype(np.float64)
+        time = divided_time(
+            self.compute,
+            inner[:-1] * pays,
+            inner[1:] * pays,
+            self.banned,
+            self.line.resident,
+            self.capacity,
+            sync,
+            self.overlaps,
+        )
+        return 1.0 / time if time > 0.0 else 0.0
+
     def _channel_s(self, cuts: Ints) -> Floats:
         crossing = np.array([self.border[s, cuts[s]] for s in range(len(cuts))])
         return np.asarray(self.crosses @ crossing) * self.together
 
-    def mixed(self, cuts: Ints, sync: Floats) -> tuple[float, list[tuple[Ints, float]]]:
-        """Mix cuts near the given ones, all within what devices may hold; samples a second, and the parts.
+    def mixed(self, cuts: Ints, sync: Floats) -> list[tuple[Ints, float]]:
+        """Mix cuts near the given ones, all within what devices may hold: each with its samples a second.
 
         maximise sum_k r_k such that for every device and channel sum_k r_k load(k) is at most what synchronisation
         leaves: column generation, where the best column for prices is a shortest path over positions.
@@ -85,7 +108,7 @@ class Pipeline:
         low, high = self._windows(cuts)
         rooms = 1.0 - (sync[high] - sync[low])
         if (rooms <= 0.0).any():
-            return 0.0, []
+            return []
         chosen = [cuts.copy()]
         while True:
             rate, shares, prices = self._program([self._rows(k) for k in chosen], rooms)
@@ -100,8 +123,7 @@ class Pipeline:
             if least >= 1.0 - 1e-6 or len(chosen) >= ROUNDS:
                 break
             chosen.append(best)
-        parts = [(k, share) for k, share in zip(chosen, shares, strict=True) if share > LEAST_SHARE * rate]
-        return rate, parts
+        return [(k, share) for k, share in zip(chosen, shares, strict=True) if share > LEAST_SHARE * rate]
 
     def _windows(self, cuts: Ints) -> tuple[Ints, Ints]:
         """Find what each device may hold: its stage, and blocks on either side in turn while they fit."""

@@ -29,8 +29,8 @@ DEEPER = (1, 2, 3, 4)
 MORE = 3
 """Servers beyond those that hold the network, of its kind or another."""
 
-FEWER = 8
-"""Servers of one kind that others complete, at most."""
+MOST_OF_A_KIND = 12
+"""Servers of one kind that servers of another complete."""
 
 ALL = 64
 """Devices up to which one pipeline over all of them is tried."""
@@ -75,8 +75,8 @@ def teams_of(line: Line, kinds: Sequence[Servers]) -> Iterator[Team]:
     """Teams worth trying, each once, the plainest first.
 
     One server split among pipelines; as many servers of one kind as hold the network, some more or times as many, in
-    one pipeline; the same completed by servers of another kind, or servers of two kinds that only hold it together;
-    and everything in one pipeline where that is short.
+    one pipeline; servers of two kinds that hold it together, or some more; and everything in one pipeline where that
+    is short.
     """
     seen: set[Team] = set()
     for team in _all_teams(line, kinds):
@@ -92,7 +92,9 @@ def _all_teams(line: Line, kinds: Sequence[Servers]) -> Iterator[Team]:
     K, places = len(kinds), [len(kind[0]) for kind in kinds]
 
     def least(k: int, held: float = 0.0) -> int:
-        return max(1, int(np.ceil((total - held) / memory[k] * (1.0 - 1e-12)))) if memory[k] > 0 else len(kinds[k]) + 1
+        if held >= total or memory[k] >= total - held:
+            return 1
+        return int(np.ceil((total - held) / memory[k] * (1.0 - 1e-12))) if memory[k] > 0 else len(kinds[k]) + 1
 
     for k in range(K):
         for sizes in _splits(places[k]):
@@ -100,15 +102,11 @@ def _all_teams(line: Line, kinds: Sequence[Servers]) -> Iterator[Team]:
         need = least(k)
         for count in sorted({need + more for more in range(MORE + 1)} | {need * deeper for deeper in DEEPER}):
             yield _chain(places, {k: count})
-        for j in range(K):
-            if j == k:
-                continue
-            for more in range(1, MORE + 1):
-                yield _chain(places, {k: need, j: more})
-                yield _chain(places, {j: more, k: need})
-            for fewer in range(max(1, need - FEWER), need):
-                yield _chain(places, {k: fewer, j: least(j, fewer * memory[k])})
-                yield _chain(places, {j: least(j, fewer * memory[k]), k: fewer})
+        for j in range(k + 1, K):
+            for count in range(1, min(need + MORE, MOST_OF_A_KIND) + 1):
+                other = least(j, count * memory[k])
+                for more in range(MORE + 1):
+                    yield _chain(places, {k: count, j: other + more})
     if sum(len(kind) * n for kind, n in zip(kinds, places, strict=True)) <= ALL:
         yield _chain(places, {k: len(kinds[k]) for k in range(K)})
 
