@@ -19,16 +19,22 @@ from placewright.options import (
     AsJson,
     BudgetText,
     Coarsen,
+    Description,
+    DeviceCount,
+    Distributed,
     ExpertPath,
     Fold,
     Fuse,
+    MeetingPlace,
     Model,
     PlanPath,
     Posing,
     ProblemPath,
+    Rank,
     ReportPath,
     Seed,
     TracePath,
+    WorkerCount,
     takes_problem,
 )
 
@@ -171,6 +177,12 @@ def run(
         bool, typer.Option("--alone/--no-alone", help="Also run the network on each device alone.")
     ] = True,
     timeout: Annotated[str, typer.Option("--timeout", help="Longest that one run may take.")] = "60s",
+    processes: Annotated[
+        bool, typer.Option("--processes", help="PyTorch: a process for each device, as torchrun starts them.")
+    ] = False,
+    weights: Annotated[
+        str | None, typer.Option("--weights", help="With --processes: safetensors file or folder, or 'random'.")
+    ] = None,
     report: ReportPath = None,
     trace: TracePath = None,
     as_json: AsJson = False,
@@ -194,6 +206,8 @@ def run(
         runs=runs,
         alone=alone,
         timeout_s=longest,
+        processes=plan_path if processes else None,
+        weights=weights,
         on_progress=progress.tell,
     )
     judged = judge(file.problem, file.plan)
@@ -290,21 +304,29 @@ def verify(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = Fal
 @app.command()
 def probe(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the cluster file here.")] = None,
-    devices: Annotated[int | None, typer.Option("--devices", help="How many workers.", min=1)] = None,
+    devices: DeviceCount = None,
+    workers: WorkerCount = None,
+    distributed: Distributed = False,
+    at: MeetingPlace = None,
+    rank: Rank = None,
+    description: Description = None,
 ) -> int:
-    """Describe this machine as unlike CPU devices, every figure measured between their workers."""
-    from placewright.execute.probe import probe as measure
+    """Describe this machine as unlike devices, or several machines as one device a worker, every figure measured."""
+    from placewright.execute.probing import measured_cluster
     from placewright.io import check_writable, cluster_to_text, write_cluster
-    from placewright.report import cluster_report
+    from placewright.report import cluster_report, links_report
 
     progress = _progress()
     check_writable(output)
-    cluster = measure(devices=devices, on_progress=progress.tell)
+    probed = measured_cluster(devices, distributed, at, rank, workers, description, on_progress=progress.tell)
+    if probed is None:  # the worker with rank 0 writes
+        return 0
     if output is not None:
-        write_cluster(output, cluster)
-        _show(cluster_report(cluster))
+        write_cluster(output, probed.cluster)
+        _show(cluster_report(probed.cluster))
+        _show(links_report(probed.fits, probed.notes))
     else:
-        sys.stdout.write(cluster_to_text(cluster))
+        sys.stdout.write(cluster_to_text(probed.cluster))
     return 0
 
 
@@ -348,24 +370,18 @@ def calibrate(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Add the entry to this catalogue.")] = None,
 ) -> int:
     """Measure ten operators on a device and correct its curve; the entry of a catalogue that comes out is printed."""
-    from placewright.catalogue import with_entry
-    from placewright.costs.calibrate import as_runtime, chosen_device, entry_of
-    from placewright.costs.calibrate import calibrate as measure
+    from placewright.costs.calibrate import calibrate_named, catalogue_text
     from placewright.io import check_writable, read_cluster, write_atomic
     from placewright.report import calibration_report
 
-    progress = _progress()
     check_writable(output)
-    found = measure(
-        chosen_device(read_cluster(cluster), device), runtime=as_runtime(runtime), on_progress=progress.step
-    )
-    progress.close()
-    text = with_entry(output or Path(os.devnull), name or f"{found.device.name}-{found.runtime}", entry_of(found))
-    if output is not None:
-        write_atomic(output, text)
-        _show(calibration_report(found))
-    else:
+    found = calibrate_named(read_cluster(cluster), device, runtime, _progress().tell)
+    text = catalogue_text(found, name, output)
+    if output is None:
         sys.stdout.write(text)
+        return 0
+    write_atomic(output, text)
+    _show(calibration_report(found))
     return 0
 
 
@@ -447,10 +463,9 @@ def _top(
         sys.stdout.write(f"placewright {__version__}\n")
         raise typer.Exit(0)
     if catalogue is not None:
-        from placewright.catalogue import ENVIRONMENT, load
+        from placewright.catalogue import use
 
-        load(catalogue)
-        os.environ[ENVIRONMENT] = str(catalogue)
+        use(catalogue)
 
 
 def _exit_code(result: Result) -> int:

@@ -35,7 +35,8 @@ class Measurement:
     spans : tuple of Span
         Of the run nearest to the median.
     max_relative_error : float
-        Largest difference of an output from the unsplit model's, relative to that output's largest magnitude.
+        Largest difference of an output from the unsplit model's, relative to that output's largest magnitude; NaN where
+        that could not be run.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -64,7 +64,7 @@ class TorchProgram:
         Names of the user inputs' nodes, in order.
     outputs : tuple of (node or constant)
         What the user gets, in order.
-    weights : dict of node name to Weight
+    weights : mapping of node name to Weight
     aliases : Aliases
     order : tuple of (int, int)
         Pairs of operators (earlier, later) that touch the same mutated storage, so must keep their order.
@@ -83,7 +83,7 @@ class TorchProgram:
     free: frozenset[Node]
     inputs: tuple[str, ...]
     outputs: tuple[object, ...]
-    weights: dict[str, Weight]
+    weights: Mapping[str, Weight]
     aliases: Aliases
     order: tuple[tuple[int, int], ...]
     colocation: tuple[tuple[int, ...], ...]
@@ -180,7 +180,7 @@ def _free_nodes(graph: Graph) -> set[Node]:
     return free
 
 
-def _weight_views(live: list[Node], aliases: Aliases, weights: dict[str, Weight], written_back: set[str]) -> set[Node]:
+def _weight_views(live: list[Node], aliases: Aliases, weights: Mapping[str, Weight], written_back: set[str]) -> set[Node]:
     """Find views of weights that nothing writes to, and their ``getitem`` nodes."""
     written = {s for row in aliases.writes.values() for s in row}
     found: set[Node] = set()
@@ -229,7 +229,7 @@ def _mutations(
 
 
 def _tied(
-    operators: tuple[TorchOperator, ...], views: Collection[Node], weights: dict[str, Weight]
+    operators: tuple[TorchOperator, ...], views: Collection[Node], weights: Mapping[str, Weight]
 ) -> list[tuple[int, ...]]:
     """Classes of the operators that read the same parameter, directly or through folded views."""
     readers: dict[object, dict[int, None]] = {}
@@ -240,7 +240,7 @@ def _tied(
     return [tuple(row) for row in readers.values() if len(row) > 1]
 
 
-def weights_read(node: Node, views: Collection[Node], weights: dict[str, Weight]) -> list[Weight]:
+def weights_read(node: Node, views: Collection[Node], weights: Mapping[str, Weight]) -> list[Weight]:
     """Parameters, buffers and constants that a node reads directly or through folded views of them, each once."""
     found: dict[str, Weight] = {}
     pending = list(node.all_input_nodes)

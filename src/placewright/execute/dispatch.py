@@ -12,7 +12,7 @@ from placewright.measurement import Measurement
 from placewright.plan import Plan
 from placewright.problem import Problem
 
-__all__ = ["find_model", "run_plan"]
+__all__ = ["TOLERANCE", "find_model", "load_torch", "run_plan"]
 
 TOLERANCE = 1e-5
 """Largest difference of an output from the unsplit network's, relative to that output's largest magnitude."""
@@ -27,6 +27,8 @@ def run_plan(
     runs: int = 20,
     alone: bool = True,
     timeout_s: float = 60.0,
+    processes: Path | None = None,
+    weights: str | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> list[Measurement]:
     """Run a plan for real, check its outputs, and measure it.
@@ -44,6 +46,10 @@ def run_plan(
         Also run the network on each device alone, as far as it fits (ONNX only).
     timeout_s : float
         Of one run.
+    processes : Path, optional
+        The plan's file: a PyTorch network then runs in a process for each device, not in this one.
+    weights : str, optional
+        With ``processes``: see :func:`placewright.execute.rank_main.run_rank`.
 
     Returns
     -------
@@ -60,7 +66,18 @@ def run_plan(
     tell = on_progress or (lambda line: None)
     location = model if model is not None else str(find_model(problem, folder))
     if location.startswith("py:") or location.endswith(".pt2"):
+        if processes is not None:
+            from placewright.execute.torch_launch import launch
+
+            tell(f"running the plan {runs} times in {len(plan.devices_used)} processes")
+            ran = launch(processes, plan, location, weights=weights, runs=runs, timeout_s=timeout_s)
+            _check_outputs(ran.max_relative_error)
+            return [ran]
+        if weights is not None:
+            raise InvalidInput("--weights is for --processes; leave it out, or add that")
         return [_torch(problem, plan, location, runs, tell)]
+    if processes is not None or weights is not None:
+        raise InvalidInput("an ONNX network runs in a process for each device anyway; leave --processes, --weights out")
     _check_hash(problem, Path(location))
     from placewright.execute.onnx_run import run_onnx_alone, run_onnx_plan
 
@@ -114,19 +131,23 @@ def _torch(problem: Problem, plan: Plan, location: str, runs: int, tell: Callabl
     """Run in one process: equality is checked; the wall time is that of the parts one after the other."""
     from placewright.execute.torch_local import run_torch_local
 
-    program, args, kwargs = _load_torch(problem, location)
+    program, args, kwargs = load_torch(problem, location)
     tell(f"running the plan {runs} times in one process")
     outcome = run_torch_local(program, args, problem, plan, kwargs=kwargs, runs=runs)
-    error = outcome.max_relative_error
-    if not error <= TOLERANCE:
+    _check_outputs(outcome.max_relative_error)
+    return Measurement("plan", outcome.runs_s, plan.value_s, (), outcome.max_relative_error)
+
+
+def _check_outputs(error: float) -> None:
+    """Refuse outputs that are not the unsplit network's; NaN: they could not be compared."""
+    if error > TOLERANCE:
         raise ExecutionError(
             f"an output differs from the unsplit network's by {error:.2g} of its largest magnitude, more than "
             f"{TOLERANCE:g}; the plan's run is wrong, please report it with the model"
         )
-    return Measurement("plan", outcome.runs_s, plan.value_s, (), error)
 
 
-def _load_torch(problem: Problem, location: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def load_torch(problem: Problem, location: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return a module or program with real weights and its inputs: the function's own, or random ones for a file."""
     if location.startswith("py:"):
         from placewright.capture.torch_spec import load_py

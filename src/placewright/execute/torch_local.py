@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from placewright.capture.torch_program import TorchProgram
     from placewright.execute.torch_split import SubModule
 
-__all__ = ["TorchRun", "relative_error", "run_torch_local"]
+__all__ = ["TorchRun", "flat_inputs", "places_of", "relative_error", "run_torch_local", "unsplit_outputs"]
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,13 @@ def run_torch_local(
     given = dict(kwargs or {})
     program = model if isinstance(model, ExportedProgram) else export_module(model, args, given)
     parts = take_apart(program, fold=any(v.folded for v in problem.graph.operators))
-    places = _places(parts, problem, plan)
+    places = places_of(parts, problem, plan)
     names = [d.name for d in problem.cluster.devices]
     devices = [torch.device((torch_devices or {}).get(name, "cpu")) for name in names]
     with torch.no_grad():
         held = held_by_devices(parts, places, devices)
         submodules = split(parts, places, devices, held)
-        flat = _flat_inputs(program, args, given)
+        flat = flat_inputs(program, args, given)
         inputs = dict(zip(parts.inputs, flat, strict=True))
         first = Run(parts, submodules, places, devices, inputs, held)
         outputs = first.run(names)
@@ -114,7 +114,7 @@ def run_torch_local(
             again = Run(parts, submodules, places, devices, inputs, held)
             again.run(names)
             runs_s.append(again.seconds)
-        reference = _reference(model, args, given)
+        reference = unsplit_outputs(model, args, given)
     error = relative_error(outputs, reference)
     transfers = tuple((tensor, names[i], names[j]) for tensor, i, j in first.transfers)
     return TorchRun(outputs, error, tuple(submodules), transfers, tuple(runs_s))
@@ -151,7 +151,7 @@ def relative_error(outputs: Sequence[Any], reference: Sequence[Any]) -> float:
     return largest
 
 
-def _places(parts: TorchProgram, problem: Problem, plan: Plan) -> list[tuple[int, ...]]:
+def places_of(parts: TorchProgram, problem: Problem, plan: Plan) -> list[tuple[int, ...]]:
     """Devices of each operator: several where it stands in several operators of the plan."""
     placed: dict[str, set[int]] = {}
     for k, v in enumerate(problem.graph.operators):
@@ -170,7 +170,8 @@ def _places(parts: TorchProgram, problem: Problem, plan: Plan) -> list[tuple[int
     return [tuple(sorted(placed[v.name])) for v in parts.operators]
 
 
-def _flat_inputs(program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def flat_inputs(program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Put the inputs of a call in the order of the program's input nodes."""
     from torch.export._tree_utils import reorder_kwargs
     from torch.utils._pytree import tree_flatten
 
@@ -182,7 +183,9 @@ def _flat_inputs(program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[s
     return flat
 
 
-def _reference(model: torch.nn.Module | ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def unsplit_outputs(
+    model: torch.nn.Module | ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any]:
     """Give the outputs of the unsplit network, flat."""
     import torch
     from torch.export.passes import move_to_device_pass

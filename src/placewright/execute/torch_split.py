@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 
 from placewright.capture.torch_program import TorchOperator, TorchProgram
 
-__all__ = ["SubModule", "call", "levels", "split"]
+__all__ = ["SubModule", "call", "levels", "split", "sub_module"]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def split(
             if any(not parts_of.get(user, set()) <= parts_of[v.node] for user in result.users):
                 needed.add(result)
     return [
-        _sub_module(members, key, torch_devices[key[1]], held[key[1]], needed)
+        sub_module(members, key, torch_devices[key[1]], held[key[1]], needed)
         for key, members in sorted(groups.items(), key=lambda item: item[0])
     ]
 
@@ -109,13 +109,14 @@ def call(node: Node, values: dict[Node, Any], device: torch.device) -> Any:
     return node.target(*args, **kwargs)
 
 
-def _sub_module(
+def sub_module(
     members: list[TorchOperator],
     key: tuple[int, int],
     device: torch.device,
     held: dict[str, Any],
     needed: set[Node],
 ) -> SubModule:
+    """Make one module of operators in an order in which they can run; ``key`` is (level, device)."""
     graph, root = Graph(), torch.nn.Module()
     inside = {n for v in members for n in (v.node, *v.results)}
     copied: dict[Node, Node] = {}

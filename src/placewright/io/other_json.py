@@ -63,7 +63,7 @@ def _measurement(measurement: Measurement) -> dict[str, Any]:
         "median_s": measurement.median_s,
         "quartiles_s": [first, third],
         "prediction_error": measurement.prediction_error,
-        "max_relative_error": measurement.max_relative_error,
+        "max_relative_error": None if math.isnan(measurement.max_relative_error) else measurement.max_relative_error,
         "runs_s": list(measurement.runs_s),
     }
 

@@ -1,0 +1,48 @@
+"""``torchrun --nproc-per-node N -m placewright.execute plan.json``: one process of a distributed run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from placewright.errors import PlacewrightError
+from placewright.execute.rank_main import measurement_text, run_rank
+from placewright.io import write_atomic
+from placewright.units import format_seconds, parse_seconds
+
+
+def main() -> int:
+    """Run this rank; rank 0 tells the outcome."""
+    parser = argparse.ArgumentParser(prog="placewright.execute", description=__doc__)
+    parser.add_argument("plan", type=Path)
+    parser.add_argument("--model", help="py:package.module:function or a .pt2 file, where it is not beside the plan")
+    parser.add_argument("--weights", help="a .safetensors file, a folder of shards, or 'random'")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--timeout", default="60s")
+    parser.add_argument("-o", "--output", type=Path, help="write what was measured here, as JSON")
+    options = parser.parse_args()
+    rank = os.environ.get("RANK", "0")
+    try:
+        if "RANK" not in os.environ:
+            raise PlacewrightError("start it by torchrun: torchrun --nproc-per-node N -m placewright.execute plan.json")
+        if options.runs < 1:
+            raise PlacewrightError(f"--runs {options.runs} is not at least 1")
+        timeout_s = parse_seconds(options.timeout, "--timeout", "60s")
+        measured = run_rank(
+            options.plan, model=options.model, weights=options.weights, runs=options.runs, timeout_s=timeout_s
+        )
+    except PlacewrightError as error:
+        sys.stderr.write(f"placewright: rank {rank}: {' '.join(str(error).split())}\n")
+        return error.exit_code
+    if measured is not None and options.output is not None:
+        write_atomic(options.output, measurement_text(measured))
+    elif measured is not None:
+        predicted, median = format_seconds(measured.predicted_s), format_seconds(measured.median_s)
+        sys.stdout.write(f"plan: median {median}, predicted {predicted}, error {measured.max_relative_error:.2g}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

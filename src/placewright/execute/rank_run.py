@@ -1,0 +1,211 @@
+"""One rank of a plan's run: it runs its device's segments, and sends each tensor as soon as it is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.fx import Node
+
+from placewright.capture.torch_inline import attribute
+from placewright.capture.torch_program import TorchProgram
+from placewright.errors import ExecutionError
+from placewright.execute.rank_segments import Message, Segment
+from placewright.execute.torch_split import SubModule, call, sub_module
+from placewright.measurement import Span
+
+__all__ = ["Outcome", "RankRun"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a rank has after a run.
+
+    Attributes
+    ----------
+    outputs : dict of int to tensor or number
+        Those of the network's outputs that this rank made, by their position.
+    began_s, ended_s : float
+        On the clock of ``time.monotonic``, which processes of one host share.
+    spans : tuple of Span
+        Computing and waiting, from ``began_s``.
+    """
+
+    outputs: dict[int, Any]
+    began_s: float
+    ended_s: float
+    spans: tuple[Span, ...]
+
+
+class RankRun:
+    """The segments of one device as modules, run again and again.
+
+    Parameters
+    ----------
+    program : TorchProgram
+    segments : mapping of int to sequence of Segment
+        Of every device.
+    rank_of : mapping of int to int
+        Rank that runs each device.
+    device : int
+        The one of this rank.
+    name : str
+        Its name.
+    held : dict of str to tensor
+        Weights and folded results that this device reads, by the name of their fx node.
+    inputs : dict of str to value
+        The network's inputs by the name of their fx node, on every rank alike.
+    place : torch.device
+    pace : float
+        Share of the time that this rank may compute for: it rests after each segment.
+    """
+
+    def __init__(
+        self,
+        program: TorchProgram,
+        segments: Mapping[int, Sequence[Segment]],
+        rank_of: Mapping[int, int],
+        device: int,
+        name: str,
+        held: dict[str, Any],
+        inputs: Mapping[str, Any],
+        place: torch.device,
+        pace: float = 1.0,
+    ) -> None:
+        self._program, self._rank_of, self._name, self._place, self._pace = program, rank_of, name, place, pace
+        self._inputs = dict(inputs)
+        self._held = held
+        self._free = _free_values(program, inputs, place)
+        self._segments = list(segments.get(device, ()))
+        made = {r.name for s in self._segments for v in s.operators for r in (v.node, *v.results)}
+        self._outputs = {
+            k: value
+            for k, value in enumerate(program.outputs)
+            if isinstance(value, Node) and value.name in made and _first_maker(segments, value) == device
+        }
+        self._modules = self._made(device, held)
+        returned = {node.name for node in self._outputs.values()}
+        self._last: list[tuple[str, ...]] = _last_reads(self._modules, self._segments, returned)
+
+    def _made(self, device: int, held: dict[str, Any]) -> list[SubModule]:
+        inside = [{r for v in s.operators for r in (v.node, *v.results)} for s in self._segments]
+        returned = set(self._outputs.values())
+        modules = []
+        for k, (segment, own) in enumerate(zip(self._segments, inside, strict=True)):
+            sent = {message.name for message in segment.sends}
+            later: set[Node] = set().union(*inside[k + 1 :]) if k + 1 < len(inside) else set()
+            needed = {r for r in own if r.name in sent or r in returned or any(user in later for user in r.users)}
+            modules.append(sub_module(list(segment.operators), (k, device), self._place, held, needed))
+        return modules
+
+    def run(self) -> Outcome:
+        """Run one sample. Every rank must call it."""
+        clock, at, spans = time.monotonic, dict[str, Any](), list[Span]()
+        pending: list[tuple[Any, torch.Tensor]] = []
+        began = clock()
+        receives = {m.tag: self._receive(m) for s in self._segments for m in s.awaits}
+        for k, (segment, module) in enumerate(zip(self._segments, self._modules, strict=True)):
+            before = clock()
+            for message in segment.awaits:
+                request, buffer = receives.pop(message.tag)
+                if request is not None:
+                    request.wait()
+                at[message.name] = _unpacked(buffer, message, self._place)
+            start = clock()
+            if segment.awaits:
+                spans.append(Span(self._name, segment.awaits[0].name, "wait", before - began, start - began))
+            arguments = [self._value(name, at) for name in module.inputs]
+            try:
+                results = module.module(*arguments)
+            except Exception as error:
+                first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                raise ExecutionError(
+                    f"the part of {len(module.operators)} operators from {module.operators[0]!r} on {self._name!r} "
+                    f"failed: {first}"
+                ) from error
+            del arguments
+            at.update(zip(module.outputs, results, strict=True))
+            if self._pace < 1.0:
+                _rest(start, self._pace)
+            end = clock()
+            spans.append(Span(self._name, module.operators[0], "compute", start - began, end - began))
+            for message in segment.sends:
+                packed = _packed(at[message.name], message)
+                if packed.numel():
+                    request = dist.isend(packed, self._rank_of[message.target], tag=message.tag)
+                    pending.append((request, packed))
+            for name in self._last[k]:
+                at.pop(name, None)
+        ended = clock()
+        for request, _ in pending:
+            request.wait()
+        return Outcome({k: self._value(node.name, at) for k, node in self._outputs.items()}, began, ended, tuple(spans))
+
+    def _receive(self, message: Message) -> tuple[Any, torch.Tensor]:
+        count = torch.Size(message.sent_shape).numel() * message.dtype.itemsize
+        buffer = torch.empty(count, dtype=torch.uint8)
+        return (dist.irecv(buffer, self._rank_of[message.source], tag=message.tag) if count else None), buffer
+
+    def _value(self, name: str, at: Mapping[str, Any]) -> Any:
+        if name in at:
+            return at[name]
+        if name in self._free:
+            return self._free[name]
+        return self._inputs[name]
+
+
+def _first_maker(segments: Mapping[int, Sequence[Segment]], node: Node) -> int:
+    """Lowest device that makes a node's value: it returns it."""
+    return min(i for i, row in segments.items() if any(node in (v.node, *v.results) for s in row for v in s.operators))
+
+
+def _last_reads(modules: Sequence[SubModule], segments: Sequence[Segment], kept: set[str]) -> list[tuple[str, ...]]:
+    """Of each segment the values that nothing reads after it."""
+    last: dict[str, int] = {}
+    for k, (module, segment) in enumerate(zip(modules, segments, strict=True)):
+        for name in (*module.outputs, *module.inputs, *(m.name for m in segment.sends)):
+            last[name] = k
+    rows: list[list[str]] = [[] for _ in modules]
+    for name, k in last.items():
+        if name not in kept:
+            rows[k].append(name)
+    return [tuple(row) for row in rows]
+
+
+def _free_values(program: TorchProgram, inputs: Mapping[str, Any], place: torch.device) -> dict[str, Any]:
+    """Numbers that follow from sizes alone."""
+    values: dict[Node, Any] = {}
+    free: dict[str, Any] = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            weight = program.weights.get(node.name)
+            values[node] = weight.tensor if weight is not None else inputs.get(node.name)
+        elif node.op == "get_attr" and node in program.free:
+            values[node] = attribute(node, program.owner)
+        elif node in program.free:
+            free[node.name] = values[node] = call(node, values, place)
+    return free
+
+
+def _packed(tensor: torch.Tensor, message: Message) -> torch.Tensor:
+    """Bytes of a tensor as they travel."""
+    compact = tensor.detach()
+    for dimension in message.expanded:
+        compact = compact.narrow(dimension, 0, 1)
+    compact = compact.resolve_conj().resolve_neg()
+    return compact.to("cpu").contiguous().reshape(-1).view(torch.uint8)
+
+
+def _unpacked(buffer: torch.Tensor, message: Message, place: torch.device) -> torch.Tensor:
+    return buffer.view(message.dtype).reshape(message.sent_shape).to(place).expand(message.shape)
+
+
+def _rest(began_s: float, pace: float) -> None:
+    """Stay idle until computing has taken no more than its share of the time since it began."""
+    until = began_s + (time.monotonic() - began_s) / pace
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(left - 2e-4 if left > 4e-4 else 0)
