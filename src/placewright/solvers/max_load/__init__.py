@@ -13,6 +13,7 @@ from placewright.solvers.max_load.ideal_dp import IdealDp
 from placewright.solvers.max_load.linearized_dp import LinearizedDp
 from placewright.solvers.max_load.local_search import LocalSearch
 from placewright.solvers.max_load.milp import LoadMilp
+from placewright.solvers.max_load.modular_split import LoadModularSplit
 from placewright.solvers.max_load.order_search import OrderSearch
 from placewright.solvers.max_load.pair_search import PairSearch
 from placewright.solvers.max_load.pipedream import PipeDream
@@ -42,6 +43,12 @@ MAX_LOAD_SOLVERS: Mapping[str, Entry] = MappingProxyType(
             LoadCpSat(), True, "constraint programming on whole quanta (OR-Tools CP-SAT)", LoadCpSat().supports
         ),
         "max-load-milp": Entry(LoadMilp(), True, "integer programming by branch and cut (HiGHS)", LoadMilp().supports),
+        "modular-split": Entry(
+            LoadModularSplit(),
+            True,
+            "load vectors along the operators that every path passes; exact, links and channels as they are",
+            LoadModularSplit().supports,
+        ),
         "linearized-dp": Entry(
             LinearizedDp(),
             False,
