@@ -22,16 +22,22 @@ __all__ = [
     "BudgetText",
     "ClusterPath",
     "Coarsen",
+    "Description",
+    "DeviceCount",
+    "Distributed",
     "ExpertPath",
     "Fold",
     "Fuse",
+    "MeetingPlace",
     "Model",
     "PlanPath",
     "Posing",
     "ProblemPath",
+    "Rank",
     "ReportPath",
     "Seed",
     "TracePath",
+    "WorkerCount",
     "takes_problem",
 ]
 
@@ -79,6 +85,23 @@ Fold = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 ReportPath = Annotated[Path | None, typer.Option("--report", help="Write an HTML page.")]
 TracePath = Annotated[Path | None, typer.Option("--trace", help="Write a trace for Perfetto or chrome://tracing.")]
+
+DeviceCount = Annotated[int | None, typer.Option("--devices", help="How many devices of this machine.", min=1)]
+WorkerCount = Annotated[
+    int | None, typer.Option("--workers", help="How many workers; without --at all are started here.", min=2)
+]
+Distributed = Annotated[
+    bool, typer.Option("--distributed", help="Measure between the workers that torchrun started, this one among them.")
+]
+MeetingPlace = Annotated[str | None, typer.Option("--at", help="HOST:PORT of the worker with rank 0.")]
+Rank = Annotated[int | None, typer.Option("--rank", help="Which worker this is, from 0.", min=0)]
+Description = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        help="Measure nothing: read what 'nvidia-smi topo -m' printed, or topology XML of NCCL or hwloc (lstopo).",
+    ),
+]
 
 ObjectiveName = Annotated[
     str | None,

@@ -3,7 +3,8 @@
 The probe runs two kinds of small networks through :class:`placewright.execute.onnx_runner.OnnxRunner`: one on each
 device alone, one that goes to and fro between each two of them. What a transfer costs is what the second takes longer:
 the time from a producer's finish to its reader's start, and what a session call on a tensor that lies in another
-core's cache takes longer than the same call on the device's own.
+core's cache takes longer than the same call on the device's own. The times of every other run are fitted; the error is
+told of the others.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,31 +22,50 @@ import numpy.typing as npt
 from placewright.capture.onnx_file import onnx_module
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput
+from placewright.execute.link_fit import LinkFit, fit_link
 from placewright.execute.onnx_run import random_inputs
 from placewright.execute.onnx_runner import OnnxRunner
+from placewright.execute.probe_gpus import probe_gpus
 from placewright.graph import Operator, OperatorGraph
 from placewright.host import available_cores, cpu_name, memory_bytes
 from placewright.plan import Plan, Schedule
 from placewright.problem import Problem
 
-__all__ = ["fit_transfer", "layout_devices", "probe"]
+__all__ = ["Probed", "layout_devices", "probe"]
 
 SLOW_SHARE = 0.75
 """CPU share of a device that would else be like the one before it."""
-SIZES_BYTES = tuple(64 * 4**k for k in range(8))
-"""Of the tensors that are sent: 64 B to 1 MiB. What is larger leaves the core's own cache too before it is read again,
-so that reading another core's costs no more: the fit is then an upper estimate."""
+SIZES_BYTES = tuple(64 * 4**k for k in range(11))
+"""Of the tensors that are sent: 64 B to 64 MiB. What leaves the core's own cache before it is read again costs no more
+to read on another core, so that times stop growing there."""
 HOPS = 5
 TINY_OPERATORS = 32
 MATMUL_SIDE = 768
 COPY_BYTES = 2**26
-RUNS, WARMUP = 15, 3
+RUNS, WARMUP = 20, 3
 
 OnStep = Callable[[str], None]
 Floats = npt.NDArray[np.float64]
 
 
-def probe(*, devices: int | None = None, on_progress: OnStep | None = None) -> Cluster:
+class Probed(NamedTuple):
+    """A cluster, and what its links were fitted to.
+
+    Attributes
+    ----------
+    cluster : Cluster
+    fits : tuple of (str, LinkFit)
+        Of each pair that was measured, by its name.
+    notes : tuple of str
+        What was not measured but assumed.
+    """
+
+    cluster: Cluster
+    fits: tuple[tuple[str, LinkFit], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def probe(*, devices: int | None = None, on_progress: OnStep | None = None) -> Probed:
     """Describe this machine as a cluster of worker devices, and measure them.
 
     Parameters
@@ -57,10 +77,11 @@ def probe(*, devices: int | None = None, on_progress: OnStep | None = None) -> C
 
     Returns
     -------
-    Cluster
-        Devices of kind ``cpu`` on the host ``local`` with cores, threads, CPU share, a part of the memory, peak
-        FLOP/s in ``fp32`` (of a matrix product), memory bandwidth (of a copy), launch and cut overhead; and a link
-        between each two.
+    Probed
+        The cluster: devices of kind ``cpu`` on the host ``local`` with cores, threads, CPU share, a part of the
+        memory, peak FLOP/s in ``fp32`` (of a matrix product), memory bandwidth (of a copy), launch and cut overhead;
+        and a link between each two; every GPU that torch finds, with its links to the first CPU device and to each
+        other.
 
     Raises
     ------
@@ -85,12 +106,15 @@ def probe(*, devices: int | None = None, on_progress: OnStep | None = None) -> C
         figures, durations = _measure_device(full, k)
         measured.append(_scaled(device, figures))
         own.append(durations)
-    links = []
+    links, fits = [], []
     for i, j in itertools.combinations(range(len(bare)), 2):
         tell(f"measuring transfers between {bare[i].name} and {bare[j].name}")
-        latency_s, bandwidth = fit_transfer(SIZES_BYTES, _measure_pair(full, i, j, own))
-        links.append(Link(latency_s, bandwidth, between=(bare[i].name, bare[j].name)))
-    return Cluster(measured, links, name=cpu_name())
+        fitted, checked = _measure_pair(full, i, j, own)
+        fit = fit_link(SIZES_BYTES, fitted, checked)
+        links.append(fit.link((bare[i].name, bare[j].name)))
+        fits.append((f"{bare[i].name}-{bare[j].name}", fit))
+    gpus = probe_gpus(measured[0].name, on_progress=tell)
+    return Probed(Cluster([*measured, *gpus.devices], [*links, *gpus.links], name=cpu_name()), (*fits, *gpus.fits))
 
 
 def layout_devices(cores: tuple[int, ...], total_bytes: int, count: int | None = None) -> list[Device]:
@@ -139,38 +163,6 @@ def layout_devices(cores: tuple[int, ...], total_bytes: int, count: int | None =
     return made
 
 
-def fit_transfer(sizes_bytes: tuple[int, ...], times_s: Floats) -> tuple[float, float]:
-    """Fit latency + bytes / bandwidth to measured times, by least squares of the relative errors.
-
-    Parameters
-    ----------
-    sizes_bytes : tuple of int
-    times_s : array
-        Of the same length, in seconds, positive.
-
-    Returns
-    -------
-    latency_s, bandwidth_bytes_per_s : float
-        The latency is not below 0; the bandwidth is infinite where the time does not grow with the size.
-
-    Examples
-    --------
-    >>> latency_s, bandwidth = fit_transfer((1000, 2000, 4000), np.array([2e-6, 3e-6, 5e-6]))
-    >>> round(latency_s * 1e6, 6), round(bandwidth / 1e9, 6)  # 1 us + size / (1 GB/s)
-    (1.0, 1.0)
-    """
-    sizes, times = np.asarray(sizes_bytes, dtype=float), np.asarray(times_s, dtype=float)
-    rows = np.stack([1.0 / times, sizes / times], axis=1)
-    ones = np.ones(len(times))
-    latency, per_byte = np.linalg.lstsq(rows, ones, rcond=None)[0]
-    # One of the two below 0: the best fit on the boundary has that one at 0.
-    if latency < 0:
-        latency, per_byte = 0.0, float(rows[:, 1] @ ones / (rows[:, 1] @ rows[:, 1]))
-    elif per_byte <= 0:
-        latency, per_byte = float(rows[:, 0] @ ones / (rows[:, 0] @ rows[:, 0])), 0.0
-    return float(latency), float(1.0 / per_byte) if per_byte > 0 else float("inf")
-
-
 @dataclass
 class _Network:
     """A network under construction: its nodes, where each runs, and which of them end a call."""
@@ -200,9 +192,9 @@ class _Network:
         return len(self.nodes) - 1
 
     def run(self, devices: list[Device]) -> tuple[Floats, Floats]:
-        """Run it often: (n,) seconds that each call takes, and (n,) seconds from the operator before it to its start.
+        """Run it often: (2, n) seconds that each call takes, and (2, n) from the operator before it to its start.
 
-        Both stand at the first operator of each call.
+        Both stand at the first operator of each call; once for every other run, and once for the runs between them.
         """
         onnx = onnx_module()
         float32 = onnx.TensorProto.FLOAT
@@ -239,12 +231,12 @@ class _Network:
 
 
 def _undisturbed(times: Floats) -> Floats:
-    """Lower quartile over the runs: what else the machine does makes times longer, never shorter."""
-    return np.quantile(times, 0.25, axis=0)
+    """Lower quartiles over every other run, and over the rest: other work makes times longer, never shorter."""
+    return np.stack([np.quantile(times[half::2], 0.25, axis=0) for half in (0, 1)])
 
 
 def _measure_device(devices: list[Device], k: int) -> tuple[dict[str, float], Floats]:
-    """Figures of one device at full speed; and the seconds of a call on a tensor of its own, by size."""
+    """Figures of one device at full speed; and the seconds of a call on a tensor of its own, twice, by size."""
     net = _Network()
     net.inputs |= {"a": [MATMUL_SIDE] * 2, "b": [MATMUL_SIDE] * 2, "whole": [COPY_BYTES // 4]}
     product = net.add("MatMul", ["a", "b"], "product", k)
@@ -253,7 +245,8 @@ def _measure_device(devices: list[Device], k: int) -> tuple[dict[str, float], Fl
     uncut = net.chain("uncut", [16], [k] * TINY_OPERATORS, cut=False)
     cut = net.chain("cut", [16], [k] * TINY_OPERATORS)
     chains = [net.chain(f"own{size}", [size // 4], [k] * (HOPS + 1)) for size in SIZES_BYTES[::-1]][::-1]
-    durations, gaps = net.run(devices)
+    both, waits = net.run(devices)
+    durations, gaps = both.min(axis=0), waits.min(axis=0)
     together = float(durations[uncut[0]])
     apart = float(durations[cut].sum() + gaps[cut[1:]].sum())
     figures = {
@@ -263,21 +256,21 @@ def _measure_device(devices: list[Device], k: int) -> tuple[dict[str, float], Fl
         # A crossing is one more call, and the model charges its two ends: half of a call each.
         "cut_s": max(0.0, apart - together) / (TINY_OPERATORS - 1) / 2.0,
     }
-    return figures, np.array([np.median(durations[chain[1:]]) for chain in chains])
+    return figures, np.stack([np.median(both[:, chain[1:]], axis=1) for chain in chains], axis=1)
 
 
 def _measure_pair(devices: list[Device], i: int, j: int, own: list[Floats]) -> Floats:
-    """Seconds of a transfer between two devices, by size: until its reader starts, and what reading takes longer."""
+    """(2, sizes) seconds of a transfer between two devices: until its reader starts, and what reading takes longer."""
     net = _Network()
     to_and_fro = [j if k % 2 else i for k in range(HOPS + 1)]
     # Large tensors first: while the small ones are sent, the driver, which has no core of its own, sleeps again.
     chains = [net.chain(f"hop{size}", [size // 4], to_and_fro) for size in SIZES_BYTES[::-1]][::-1]
     durations, gaps = net.run(devices)
-    times = []
+    times = np.zeros((2, len(chains)))
     for s, chain in enumerate(chains):
-        longer = [durations[v] - own[net.place[v]][s] for v in chain[1:]]
-        times.append(float(np.median(gaps[chain[1:]])) + max(0.0, float(np.mean(longer))))
-    return np.array(times)
+        longer = [durations[:, v] - own[net.place[v]][:, s] for v in chain[1:]]
+        times[:, s] = np.median(gaps[:, chain[1:]], axis=1) + np.maximum(0.0, np.mean(longer, axis=0))
+    return times
 
 
 def _scaled(device: Device, figures: dict[str, float]) -> Device:

@@ -1,5 +1,6 @@
 """Cluster, problem and plan files, and the JSON object of a result."""
 
+from placewright.io.any_description import read_description
 from placewright.io.any_problem import FoundProblem, read_any_problem
 from placewright.io.cluster_file import cluster_from_text, read_cluster
 from placewright.io.cluster_writing import cluster_to_text, write_cluster
@@ -39,6 +40,7 @@ __all__ = [
     "problem_to_text",
     "read_any_problem",
     "read_cluster",
+    "read_description",
     "read_moirai",
     "read_partitioning",
     "read_pipedream",

@@ -3,6 +3,7 @@
 from placewright.report.calibration import calibration_report
 from placewright.report.explain import explain
 from placewright.report.html import html_report
+from placewright.report.links import links_report
 from placewright.report.perfetto import trace, trace_json
 from placewright.report.sensitivity import sensitivity_report, sensitivity_to_json
 from placewright.report.terminal import (
@@ -26,6 +27,7 @@ __all__ = [
     "evaluation_report",
     "explain",
     "html_report",
+    "links_report",
     "plan_report",
     "profile_report",
     "sensitivity_report",
