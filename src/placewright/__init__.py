@@ -32,6 +32,7 @@ from placewright.result import Result, Status
 
 if TYPE_CHECKING:
     from placewright.capture import capture
+    from placewright.costs.analytic import analytic
     from placewright.costs.profile import profile
     from placewright.costs.roofline import roofline
     from placewright.evaluate import evaluate
@@ -71,6 +72,7 @@ __all__ = [
     "Times",
     "Transfer",
     "Wish",
+    "analytic",
     "capture",
     "evaluate",
     "profile",
@@ -86,6 +88,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "analytic": "placewright.costs",
     "capture": "placewright.capture",
     "evaluate": "placewright.evaluate",
     "profile": "placewright.costs",

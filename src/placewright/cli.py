@@ -360,6 +360,7 @@ def profile(
 @app.command()
 def calibrate(
     cluster: Annotated[Path, typer.Option("--cluster", "-c", help="Cluster file, YAML or JSON.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Catalogue that the device's entry is added to.")],
     device: Annotated[
         str | None, typer.Option("--device", help="Which one; by default the first that is here.")
     ] = None,
@@ -367,20 +368,15 @@ def calibrate(
     name: Annotated[
         str | None, typer.Option("--name", help="Of the entry: what the cluster file says as model.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Add the entry to this catalogue.")] = None,
 ) -> int:
-    """Measure ten operators on a device and correct its curve; the entry of a catalogue that comes out is printed."""
+    """Measure ten operators on a device, correct its curve, and add it to a catalogue."""
     from placewright.costs.calibrate import calibrate_named, catalogue_text
     from placewright.io import check_writable, read_cluster, write_atomic
     from placewright.report import calibration_report
 
     check_writable(output)
     found = calibrate_named(read_cluster(cluster), device, runtime, _progress().tell)
-    text = catalogue_text(found, name, output)
-    if output is None:
-        sys.stdout.write(text)
-        return 0
-    write_atomic(output, text)
+    write_atomic(output, catalogue_text(found, name, output))
     _show(calibration_report(found))
     return 0
 

@@ -122,5 +122,20 @@ def test_published_kernels_are_predicted_also_for_a_gpu_that_was_not_fitted(
             assert _median_error(shipped, seen) < fitted, model
 
 
+@pytest.mark.parametrize("family", ["product", "prefill", "decode"])
+def test_what_is_shipped_is_what_the_published_kernels_say(family: str) -> None:
+    """Fitting again, from elsewhere, comes back to the shipped numbers within 2 %."""
+    try:
+        devices = measured(family)
+    except FileNotFoundError as absent:
+        pytest.skip(str(absent))
+    shipped = curves_of("gpu")[family]
+    free = tuple(f for f in SHAPE if getattr(shipped, f))
+    start = Curve(0.7, 0.8, 2.0, 6000.0, 500.0, 2000.0 if shipped.piece_cycles else 0.0, 1.0, 0.15)
+    found, _ = fit_curve(start, list(devices.values()), free=free)
+    for name in (*free, "floor_cycles"):
+        assert getattr(found, name) == pytest.approx(getattr(shipped, name), rel=0.02), name
+
+
 def _median_error(curve: Curve, seen: Measured) -> float:
     return float(np.median(np.abs(curve.seconds(seen.work, seen.figures, warm=True) / seen.seconds - 1)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -64,13 +65,22 @@ _BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8
 _Column = npt.NDArray[np.float64]
 
 
-def analytic(graph: OperatorGraph, cluster: Cluster) -> Times:
+def analytic(
+    graph: OperatorGraph, cluster: Cluster, *, curves: Mapping[str, Mapping[str, Curve]] = MappingProxyType({})
+) -> Times:
     """Cost every operator on every device by the curve of its class (:class:`placewright.costs.curve.Curve`).
 
     The device's ``launch_overhead_s`` takes the place of a matrix product's floor; attention has more of it. Operators
     that are neither products nor attention compute on the vector units: at the fp32 peak where that is the lower one.
     Weights and tensors come from memory, not from a warm cache. Clock, units and what a calibration corrected are the
     catalogue's where the device names an entry of it as its model. ``cpu_share`` divides the whole.
+
+    Parameters
+    ----------
+    graph : OperatorGraph
+    cluster : Cluster
+    curves : mapping of device name to curves by class
+        In place of the shipped and calibrated ones.
 
     Returns
     -------
@@ -100,8 +110,10 @@ def analytic(graph: OperatorGraph, cluster: Cluster) -> Times:
     processing = np.empty((len(graph), len(cluster)))
     alike: dict[object, int] = {}
     for i, device in enumerate(cluster.devices):
-        twin = alike.setdefault(_figures_of(device), i)
-        processing[:, i] = _column(work, classes, dtypes, device) if twin == i else processing[:, twin]
+        own = curves.get(device.name)
+        twin = alike.setdefault(_figures_of(device), i) if own is None else i
+        known = own or device_curves(device)
+        processing[:, i] = _column(work, classes, dtypes, device, known) if twin == i else processing[:, twin]
     return Times(processing, source="analytic")
 
 
@@ -162,13 +174,18 @@ def work_of(graph: OperatorGraph) -> Work:
     return Work(flops, traffic, depth, pieces)
 
 
-def _column(work: Work, classes: npt.NDArray[np.intp], dtypes: list[str], device: Device) -> _Column:
+def _column(
+    work: Work,
+    classes: npt.NDArray[np.intp],
+    dtypes: list[str],
+    device: Device,
+    curves: Mapping[str, Curve],
+) -> _Column:
     entry = catalogue.find(device.model)
     clock = (entry.clock_hz if entry is not None else 0.0) or USUAL_CLOCK_HZ
     units = entry.compute_units if entry is not None else 0.0
     peaks = {t: effective_peak(device, t) for t in set(dtypes)}  # a lookup: its order doesn't matter
     vector = effective_peak(device, "fp32")
-    curves = device_curves(device)
     times = np.empty(len(dtypes))
     dtype_of = np.array(dtypes)
     for name in CLASSES:

@@ -168,7 +168,7 @@ def trials() -> tuple[Trial, ...]:
     return (
         _product("small product", 16, 64, 64),
         _product("product", 256, 768, 768),
-        _product("matrix times vector", 1, 2048, 2048),
+        _product("matrix times vector", 1, 4096, 4096),
         _convolution("7 x 7 convolution", 3, 64, 7, 112),
         _convolution("3 x 3 convolution", 64, 64, 3, 56),
         _convolution("1 x 1 convolution", 256, 64, 1, 28),
