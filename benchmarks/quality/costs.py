@@ -43,6 +43,7 @@ FAMILIES = {"product": "matrix products", "prefill": "attention, prefill", "deco
 START = Curve(0.7, 0.8, 2.0, 6000.0, 500.0, 2000.0, 1.0, 0.15)
 TORCH = ("bert_4", "gpt2_small", "resnet_50", "mobilenet_v2", "densenet_121")
 ONNX = ("squeezenet", "resnet50", "inception_v1", "densenet121", "shufflenet", "vgg19")
+PAGE = "docs/costs.md"
 CHANNEL_BYTES_PER_S = 38.4e9
 """One channel of DDR5-4800: what a core is assumed to reach before it is calibrated."""
 
@@ -96,8 +97,8 @@ def floor_lines() -> Iterator[str]:
     _, floors = fitted("product")
     named = (f"{m} {floors[m] / d.figures.clock_hz * 1e6:.1f} us ({floors[m]:,.0f} cycles)" for m, d in devices.items())
     yield "What no datasheet says is how long a kernel takes that does nothing. Fitted to matrix products:"
-    yield f"{', '.join(named)}."
-    yield "An unseen GPU is taken to have the median of the others' cycles. Of one whose runtime is slower or faster,"
+    yield from (f"{line}," for line in named)
+    yield "and an unseen GPU is taken to have the median of the others' cycles. Of one whose runtime is slower or faster,"
     yield "small kernels are off by the difference: state `launch_overhead`."
 
 
@@ -203,7 +204,8 @@ def page(found: Sequence[Mapping[str, Any]], command: str, picture_name: str) ->
         "# What analytic times are worth",
         "",
         f"Made by `{command}` on {os.cpu_count()} cores",
-        f"({cpu_name()}); torch {version('torch')}, ONNX Runtime {version('onnxruntime')}. How it works is below.",
+        f"({cpu_name()}); torch {version('torch')}, ONNX Runtime {version('onnxruntime')}; load average at",
+        f"the end {os.getloadavg()[0]:.1f}. How it works is below.",
         "",
         "## Kernels of GPUs",
         "",
@@ -293,8 +295,8 @@ def main() -> None:
     threads = [n for n in map(int, given.threads.split(",")) if n <= len(available_cores())]
     runtimes = [r for r in given.runtimes.split(",") if r]
     found = measure(runtimes, threads, given.only, given.keep, lambda line: print(line, file=sys.stderr))
-    output = given.output or ROOT / "docs/costs.md"
-    command = " ".join(["python benchmarks/quality/costs.py", *(a for a in sys.argv[1:] if not a.startswith("/"))])
+    output = given.output or ROOT / PAGE
+    command = f"python benchmarks/quality/costs.py --threads {given.threads} --runtimes {given.runtimes} -o {PAGE}"
     text = page(found, command, output.with_suffix(".svg").name)
     if given.output is None:
         print(text)

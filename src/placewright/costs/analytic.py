@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from math import prod
 from types import MappingProxyType
 
@@ -124,6 +125,7 @@ def device_curves(device: Device) -> Mapping[str, Curve]:
     return {name: curve.corrected(corrections.get(name, {})) for name, curve in curves_of(device.kind).items()}
 
 
+@cache
 def class_of(kind: str) -> str:
     """Class of a kind of operators, fused ones by the heaviest part; ``attention`` stands for both of its classes.
 
