@@ -98,8 +98,8 @@ def floor_lines() -> Iterator[str]:
     named = (f"{m} {floors[m] / d.figures.clock_hz * 1e6:.1f} us ({floors[m]:,.0f} cycles)" for m, d in devices.items())
     yield "What no datasheet says is how long a kernel takes that does nothing. Fitted to matrix products:"
     yield from (f"{line}," for line in named)
-    yield "and an unseen GPU is taken to have the median of the others' cycles. Of one whose runtime is slower or faster,"
-    yield "small kernels are off by the difference: state `launch_overhead`."
+    yield "and an unseen GPU is taken to have the median of the others' cycles. Of one whose runtime is slower or"
+    yield "faster, small kernels are off by the difference: state `launch_overhead`."
 
 
 def curve_lines() -> Iterator[str]:

@@ -1,8 +1,10 @@
 """Which operators have a rule for their work, against the lists that torch and ONNX publish of their own."""
 
+from pathlib import Path
+
 import pytest
 
-from placewright.capture import onnx_flops, torch_kinds, unknown_kinds
+from placewright.capture import capture, onnx_flops, torch_kinds, unknown_kinds
 from placewright.graph import Operator, OperatorGraph, Source
 
 NO_ARITHMETIC_ON_TENSORS = {
@@ -60,6 +62,26 @@ def test_every_operator_of_onnx_has_a_rule() -> None:
     names = {s.name for s in onnx.defs.get_all_schemas_with_history() if s.domain == ""}
     assert len(names) > 190
     assert {n for n in names if not onnx_flops.known_kind(n)} <= NO_ARITHMETIC_ON_TENSORS
+
+
+def test_capturing_tells_of_unknown_operators(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """One line of warning with their kinds; the operator counts its 12 elements all the same."""
+    onnx = pytest.importorskip("onnx")
+    helper, fp32 = onnx.helper, onnx.TensorProto.FLOAT
+    node = helper.make_node("TfIdfVectorizer", ["x"], ["y"], max_gram_length=1, max_skip_count=0, min_gram_length=1)
+    node.attribute.extend([helper.make_attribute("mode", "TF"), helper.make_attribute("ngram_counts", [0])])
+    node.attribute.extend(
+        [helper.make_attribute("ngram_indexes", [0, 1, 2]), helper.make_attribute("pool_int64s", [1])]
+    )
+    inputs = [helper.make_tensor_value_info("x", onnx.TensorProto.INT64, [4, 3])]
+    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", fp32, [4, 3])])
+    path = tmp_path / "words.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]).SerializeToString())
+    captured = capture(path)
+    assert captured.operators[0].flops == 12
+    assert [r.getMessage() for r in caplog.records] == [
+        "counted one FLOP an element, as nothing is known of their work: TfIdfVectorizer"
+    ]
 
 
 def test_unknown_operators_are_named_once_and_in_order() -> None:
