@@ -49,8 +49,8 @@ class ServerTeams:
        divided, until it is chosen; then 2 and 3 say what it makes, until all that are chosen are known.
     5. *Names*: teams are given servers; each copy of each pipeline takes samples in proportion to its rate.
 
-    In training, synchronisation takes a share of each device's time that depends on the time per sample: 2 to 5 are
-    repeated with that of the plan before.
+    In training, synchronisation takes a share of each device's time that depends on the time per sample: none at first;
+    then all is repeated with that of the plan before.
 
     Guarantee: none; :func:`placewright.bounds.throughput.servers.servers` says how far from the best it can be. A
     budget's iterations are teams. O(teams x devices of a team x blocks x blocks of a stage).

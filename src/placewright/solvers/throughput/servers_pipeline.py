@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,13 +16,16 @@ from placewright.solvers.throughput.servers_line import Line
 
 __all__ = ["Alike", "Pipeline"]
 
-Alike: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]
+Alike: TypeAlias = tuple[tuple[int, ...], tuple[tuple[float, ...], ...], int]
 
 Ints: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 ROUNDS = 60
 """Of prices, at most."""
+
+CLOSE = 2e-4
+"""Relative distance from the best mixture at which one is good enough."""
 
 REACH = 24
 """Blocks by which a mixture may move a cut either way."""
@@ -52,9 +56,7 @@ class Pipeline:
             self.border[s] = line.border_s(devices[s - 1], devices[s])
         self.pays = np.array([cluster.devices[i].kind != "cpu" for i in devices])
         self.left, self.right = (np.where(self.pays[:, None], b, 0.0) for b in (self.border[:-1], self.border[1:]))
-        given = line.problem.transfer_table is not None
-        neighbours = devices if given else [int(cluster.rule_of[devices[s - 1], devices[s]]) for s in range(1, S)]
-        self.alike: Alike = (tuple(classes.tolist()), tuple(neighbours), together)
+        self.alike: Alike = (tuple(classes.tolist()), tuple(self._neighbours()), together)
         """Equal for pipelines that make the same."""
         self.overlaps = throughput_of(line.problem).overlap != "none"
         used = [cluster.channels_of[devices[s - 1], devices[s]] for s in range(1, S)]
@@ -64,6 +66,17 @@ class Pipeline:
         for s, pair in enumerate(used, 1):
             for c in sorted({int(c) for c in pair if c >= 0}):
                 self.crosses[self.channels.index(c), s] = 1.0
+
+    def _neighbours(self) -> Iterator[tuple[float, ...]]:
+        """Tell links apart: by their figures and channels, or by devices where a table gives the times."""
+        cluster, pairs = self.line.problem.cluster, list(pairwise(self.devices))
+        if self.line.problem.transfer_table is not None:
+            yield from pairs
+            return
+        number: dict[int, int] = {-1: -1}
+        for i, j in [way for pair in pairs for way in (pair, pair[::-1])]:
+            channels = [number.setdefault(c, len(number)) for c in cluster.channels_of[i, j].tolist()]
+            yield (float(cluster.latency_s[i, j]), float(cluster.seconds_per_byte[i, j]), *channels)
 
     def cut(self, sync: Floats) -> tuple[float, Ints]:
         """Return the samples a second with the best cuts, and these; 0 where the network does not fit.
@@ -109,10 +122,12 @@ class Pipeline:
         rooms = 1.0 - (sync[high] - sync[low])
         if (rooms <= 0.0).any():
             return []
-        chosen = [cuts.copy()]
+        S, chosen = len(self.devices), [cuts.copy()]
+        room = np.concatenate([np.tile(rooms, 2 if self.overlaps else 1), np.ones(len(self.channels))])
+        program = _Shares(room, float(self._rows(cuts).max()))
         while True:
-            rate, shares, prices = self._program([self._rows(k) for k in chosen], rooms)
-            S = len(self.devices)
+            program.add(self._rows(chosen[-1]))
+            rates, prices = program.solved()
             busy = prices[:S]
             sent = prices[S : 2 * S] if self.overlaps else busy
             channel = (prices[len(prices) - len(self.channels) :] @ self.crosses) * self.together
@@ -120,10 +135,11 @@ class Pipeline:
             ends = sent[:, None] * self.right
             best = np.zeros(S + 1, dtype=np.int32)
             least = priced_cuts(self.compute, busy, begins, ends, low, high, best)
-            if least >= 1.0 - 1e-6 or len(chosen) >= ROUNDS:
+            if least >= 1.0 - CLOSE or len(chosen) >= ROUNDS:
                 break
             chosen.append(best)
-        return [(k, share) for k, share in zip(chosen, shares, strict=True) if share > LEAST_SHARE * rate]
+        whole = float(rates.sum())
+        return [(k, rate) for k, rate in zip(chosen, rates.tolist(), strict=True) if rate > LEAST_SHARE * whole]
 
     def _windows(self, cuts: Ints) -> tuple[Ints, Ints]:
         """Find what each device may hold: its stage, and blocks on either side in turn while they fit."""
@@ -146,21 +162,26 @@ class Pipeline:
         sent = self.left[at, cuts[:-1]] + self.right[at, cuts[1:]]
         return np.concatenate([*([busy, sent] if self.overlaps else [busy + sent]), self._channel_s(cuts)])
 
-    def _program(self, columns: list[Floats], rooms: Floats) -> tuple[float, Floats, Floats]:
-        """Most samples a second, the rate of each column, and the prices of the rows."""
+
+class _Shares:
+    """Most samples a second of columns that share rows of limited room: a linear program that grows."""
+
+    def __init__(self, room: Floats, scale: float) -> None:
         import highspy
 
-        endless = float(highspy.kHighsInf)
-        room = np.concatenate([np.tile(rooms, 2 if self.overlaps else 1), np.ones(len(self.channels))])
-        table = np.array(columns)
-        scale = float(table.max())
-        solver: Any = new_highs()
-        for limit in room:
-            solver.addRow(-endless, float(limit), 0, np.array([], dtype=np.int32), np.array([]))
-        rows = np.arange(len(room), dtype=np.int32)
-        for column in table:
-            solver.addCol(-1.0, 0.0, endless, len(rows), rows, column / scale)
-        solver.run()
-        solution = solver.getSolution()
-        shares = np.maximum(0.0, np.array(solution.col_value)) / scale
-        return float(shares.sum()), shares, np.maximum(0.0, -np.array(solution.row_dual)) / scale
+        self.solver: Any = new_highs()
+        self.scale, self.endless = scale, float(highspy.kHighsInf)
+        self.rows = np.arange(len(room), dtype=np.int32)
+        for limit in room.tolist():
+            self.solver.addRow(-self.endless, limit, 0, np.array([], dtype=np.int32), np.array([]))
+
+    def add(self, column: Floats) -> None:
+        """Add what a sample takes of each row."""
+        self.solver.addCol(-1.0, 0.0, self.endless, len(self.rows), self.rows, column / self.scale)
+
+    def solved(self) -> tuple[Floats, Floats]:
+        """Return the samples a second of each column, and the price of each row."""
+        self.solver.run()
+        solution = self.solver.getSolution()
+        rates = np.maximum(0.0, np.array(solution.col_value)) / self.scale
+        return rates, np.maximum(0.0, -np.array(solution.row_dual)) / self.scale
