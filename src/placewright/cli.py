@@ -18,6 +18,7 @@ from placewright.left_running import any_left
 from placewright.options import (
     AsJson,
     BudgetText,
+    CataloguePath,
     Coarsen,
     Description,
     DeviceCount,
@@ -361,13 +362,9 @@ def profile(
 def calibrate(
     cluster: Annotated[Path, typer.Option("--cluster", "-c", help="Cluster file, YAML or JSON.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Catalogue that the device's entry is added to.")],
-    device: Annotated[
-        str | None, typer.Option("--device", help="Which one; by default the first that is here.")
-    ] = None,
+    device: Annotated[str | None, typer.Option("--device", help="By default the first that is here.")] = None,
     runtime: Annotated[str, typer.Option("--runtime", help="torch or onnxruntime.")] = "torch",
-    name: Annotated[
-        str | None, typer.Option("--name", help="Of the entry: what the cluster file says as model.")
-    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Of the entry: a cluster file's model.")] = None,
 ) -> int:
     """Measure ten operators on a device, correct its curve, and add it to a catalogue."""
     from placewright.costs.calibrate import calibrate_named, catalogue_text
@@ -451,17 +448,11 @@ def doctor() -> int:
 @app.callback(invoke_without_command=True)
 def _top(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
-    catalogue: Annotated[
-        Path | None, typer.Option("--catalogue", help="Your hardware catalogue, over the one that is shipped.")
-    ] = None,
+    catalogue: CataloguePath = None,
 ) -> None:
     if version:
         sys.stdout.write(f"placewright {__version__}\n")
         raise typer.Exit(0)
-    if catalogue is not None:
-        from placewright.catalogue import use
-
-        use(catalogue)
 
 
 def _exit_code(result: Result) -> int:

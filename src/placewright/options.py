@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsJson",
     "BudgetText",
+    "CataloguePath",
     "ClusterPath",
     "Coarsen",
     "Description",
@@ -54,6 +55,20 @@ ProblemPath = Annotated[
     Path, typer.Argument(help="A problem file or workload, or a plan file that carries its problem.")
 ]
 ClusterPath = Annotated[Path | None, typer.Option("--cluster", "-c", help="Cluster file, YAML or JSON.")]
+
+
+def _use(path: Path | None) -> Path | None:
+    if path is not None:
+        from placewright.catalogue import use
+
+        use(path)
+    return path
+
+
+CataloguePath = Annotated[
+    Path | None,
+    typer.Option("--catalogue", callback=_use, help="Your hardware catalogue, over the one that is shipped."),
+]
 BudgetText = Annotated[str, typer.Option("--budget", help="How long to search, e.g. 60s or 2min.")]
 Coarsen = Annotated[
     str,
@@ -249,6 +264,7 @@ def _posing(
     transfers: TransfersName = None,
     duplicate_below: DuplicateBelow = None,
     fold: Fold = None,
+    catalogue: CataloguePath = None,
 ) -> Posing:
     flags = ObjectiveFlags(
         objective,

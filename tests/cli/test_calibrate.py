@@ -38,6 +38,8 @@ def test_a_catalogue_named_before_the_command_is_used(placewright: Call, tmp_pat
     (tmp_path / "c.yaml").write_text("devices: [{name: d, model: my-card}]")
     unknown = placewright("calibrate", "-c", "c.yaml", "-o", "x.yaml")
     assert unknown.code == 2 and "'my-card' is not in the hardware catalogue" in unknown.line
+    within = placewright("plan", "absent.onnx", "-c", "c.yaml", "--catalogue", "own.yaml")
+    assert within.code == 2 and "absent.onnx" in within.line
     known = placewright("--catalogue", "own.yaml", "calibrate", "-c", "c.yaml", "-o", "x.yaml")
     assert known.code == 2 and "device 'd' is no CPU" in known.line
 
