@@ -130,6 +130,21 @@ def test_what_changes_or_is_drawn_is_not_folded() -> None:
     assert len(capture_module(Doubled().train(), (torch.zeros(4, 8),), fold=True)) == 2
 
 
+def test_a_step_of_training_is_not_folded() -> None:
+    """Forward and backward in one program: twice the parameter would be another number after each step."""
+    experimental = pytest.importorskip("torch.export.experimental")
+    if not hasattr(experimental, "_export_forward_backward"):
+        pytest.skip("this torch exports no backward pass")
+
+    class Loss(Doubled):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x).sum()
+
+    program = experimental._export_forward_backward(export_module(Loss().eval(), (torch.zeros(4, 8),)))
+    assert "mul" in capture_program(program).index
+    assert capture_program(program, fold=True) == capture_program(program)
+
+
 def test_t5_keeps_no_table_of_positions_in_its_graph() -> None:
     """Operators keep their names and order; those that are gone are listed, and all of them need no input."""
     pytest.importorskip("transformers")
