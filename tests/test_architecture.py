@@ -88,6 +88,7 @@ SHARED_BY_ALGORITHMS = {
     "placewright.bounds.offload.relaxed",
     "placewright.bounds.offload.spines",
     "placewright.solvers.as_max_load",
+    "placewright.bounds.throughput.cut_program",
     "placewright.solvers.copies",
     "placewright.solvers.cp_sat_run",
     "placewright.solvers.mip_run",
@@ -111,6 +112,8 @@ SHARED_BY_ALGORITHMS = {
     "placewright.solvers.offload.timed_program",
     "placewright.solvers.single_device",
     "placewright.solvers.throughput.servers_line",
+    "placewright.solvers.throughput.mixture",
+    "placewright.solvers.throughput.priced",
     "placewright.solvers.throughput.servers_pipeline",
     "placewright.solvers.throughput.servers_teams",
 }

@@ -44,6 +44,7 @@ from placewright._kernel.module_columns import placements_within, unbeaten
 from placewright._kernel.order_moves import Order, random_order, search
 from placewright._kernel.pair_labels import FAR, loads_of_vertices, pair_states, share_out, stage_end, with_bits
 from placewright._kernel.path import heads, tails
+from placewright._kernel.priced_moves import PricedNetwork, descend_priced
 from placewright._kernel.schedule import Network, decode, retime, upward_rank, workspace
 from placewright._kernel.sct import small_communication_times
 from placewright._kernel.segment import Stages, cut, multipliers, table
@@ -227,10 +228,15 @@ def _warm_up_stages() -> None:
     expand(stages, lattice, new_labels(3, 64), np.array([9.0]), 0, 9)
 
 
+@cache
 def warm_up_throughput() -> None:
-    """Call each kernel of the max-load, and those of many servers."""
+    """Call each kernel of the max-load, that of priced copies, and those of many servers."""
     warm_up_loads()
     warm_up_servers()
+    pair = np.ones((1, 2, 2))
+    messages = _ints(0), _ints(0, 1, 1), _ints(0, 1), _ints(1), _ints(0, 0, 1), _ints(0)
+    edges = _ints(0), _ints(1), _ints(0, 1, 2), _ints(0, 0)
+    descend_priced(PricedNetwork(np.ones((2, 2)), pair, pair.copy(), *messages, *edges), _ints(0, 1), 1)
 
 
 @cache

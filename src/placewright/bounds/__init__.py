@@ -13,8 +13,10 @@ from placewright.bounds.makespan.refuted_spans import RefutedSpans
 from placewright.bounds.makespan.spans import spans
 from placewright.bounds.max_load.configuration import Configuration
 from placewright.bounds.max_load.fractional_load import fractional_load as divided_max_load
+from placewright.bounds.max_load.modules import PricedModules
 from placewright.bounds.offload.critical_path import critical_path as offload_path
 from placewright.bounds.offload.spine import SpineBound
+from placewright.bounds.throughput.fractional_cuts import fractional_cuts
 from placewright.bounds.throughput.fractional_load import fractional_load as divided_throughput
 from placewright.bounds.throughput.servers import servers
 
@@ -26,7 +28,9 @@ BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
             {"critical-path": critical_path, "fractional-load": fractional_load, "spans": spans}
         ),
         "max-load": MappingProxyType({"fractional-load": divided_max_load}),
-        "throughput": MappingProxyType({"fractional-load": divided_throughput, "servers": servers}),
+        "throughput": MappingProxyType(
+            {"fractional-load": divided_throughput, "fractional-cuts": fractional_cuts, "servers": servers}
+        ),
         "offload": MappingProxyType({"critical-path": offload_path}),
     }
 )
@@ -35,7 +39,7 @@ BOUNDS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
 PROOFS: Mapping[str, Mapping[str, Algorithm]] = MappingProxyType(
     {
         "makespan": MappingProxyType({"refuted-spans": RefutedSpans(), "priced-spans": PricedSpans()}),
-        "max-load": MappingProxyType({"configuration": Configuration()}),
+        "max-load": MappingProxyType({"configuration": Configuration(), "priced-modules": PricedModules()}),
         "throughput": MappingProxyType({}),
         "offload": MappingProxyType({"spine": SpineBound()}),
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from placewright.plan import Copy, Schedule
 from placewright.problem import Problem
 from placewright.units import format_bytes
 
-__all__ = ["evaluate_throughput"]
+__all__ = ["CopyParts", "copy_violations", "evaluate_throughput", "parts_of", "sync_of"]
 
 Ints: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -43,7 +43,7 @@ def evaluate_throughput(
     _check_shapes(problem, first, copies)
     held = _held(problem, copies)
     sums = _summed(problem, copies)
-    sync, unlinked = _sync(problem, held)
+    sync, unlinked = sync_of(problem, held)
     uses = _uses(problem, sums, sync, held)
     channels = tuple(
         ChannelUse(name, (load,)) for name, load in zip(problem.cluster.channels, sums.channels.tolist(), strict=True)
@@ -51,7 +51,7 @@ def evaluate_throughput(
     value = max([use.load_s for use in uses] + [channel.load_s[0] for channel in channels], default=0.0)
     violations = [
         *_wrong_shares(copies),
-        *_misplaced(problem, copies),
+        *copy_violations(problem, copies),
         *unlinked,
         *_over_memory(uses),
     ]
@@ -70,9 +70,8 @@ def _check_shapes(problem: Problem, first: Ints, copies: Sequence[Copy]) -> None
         raise InvalidInput("the placement is not that of the first copy; give the same for both")
 
 
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """Seconds a sample over all copies: (D,) of computing, in and out, (channels,) of channels, and (D,) bytes."""
+class CopyParts(NamedTuple):
+    """Seconds a sample by device of computing, in and out (0 on CPUs), by channel; and bytes by device."""
 
     compute: Floats
     enters: Floats
@@ -82,36 +81,63 @@ class _Sums:
     received_bytes: Floats
 
 
-def _summed(problem: Problem, copies: Sequence[Copy]) -> _Sums:
+class _Reads(NamedTuple):
+    """Tensor, reader and maker of each read; producer and bytes of each tensor; and which devices pay for transfers."""
+
+    tensor: npt.NDArray[np.int64]
+    reader: npt.NDArray[np.int64]
+    maker: npt.NDArray[np.int64]
+    producer: npt.NDArray[np.int64]
+    size: Floats
+    pays: npt.NDArray[np.bool_]
+
+
+_made: WeakKeyDictionary[Problem, _Reads] = WeakKeyDictionary()
+
+
+def _reads_of(problem: Problem) -> _Reads:
+    if problem not in _made:
+        tensors = problem.graph.tensors
+        producer = np.array([t.producer for t in tensors], dtype=np.int64)
+        reads = [(u, v) for u, t in enumerate(tensors) for v in t.readers]
+        tensor, reader = (np.array([r[k] for r in reads], dtype=np.int64) for k in (0, 1))
+        size = np.array([t.size_bytes for t in tensors], dtype=np.float64)
+        pays = np.array([d.kind != "cpu" for d in problem.cluster.devices], dtype=np.bool_)
+        _made[problem] = _Reads(tensor, reader, producer[tensor], producer, size, pays)
+    return _made[problem]
+
+
+def _summed(problem: Problem, copies: Sequence[Copy]) -> CopyParts:
+    parts = [[copy.share * part for part in parts_of(problem, copy.device_of)] for copy in copies]
+    return CopyParts(*(sum(column[1:], column[0]) for column in zip(*parts, strict=True)))
+
+
+def parts_of(problem: Problem, device: Ints) -> CopyParts:
+    """Seconds a sample of the parts of the loads, were all samples a copy's."""
     n, D = problem.times.processing_s.shape
-    graph, cluster = problem.graph, problem.cluster
-    producer = np.array([t.producer for t in graph.tensors], dtype=np.int64)
-    size = np.array([t.size_bytes for t in graph.tensors], dtype=np.float64)
-    reads = [(u, v) for u, t in enumerate(graph.tensors) for v in t.readers]
-    tensor, reader = (np.array([r[k] for r in reads], dtype=np.int64) for k in (0, 1))
-    zeros = [np.zeros(k) for k in (D, D, D, len(cluster.channels), D, D)]
-    sums = _Sums(zeros[0], zeros[1], zeros[2], zeros[3], zeros[4], zeros[5])
-    for copy in copies:
-        device, share = copy.device_of, copy.share
-        sums.compute[:] += share * _by_device(device, problem.times.processing_s[np.arange(n), device], D)
-        crossing = device[reader] != device[producer[tensor]]
-        pairs = np.unique(tensor[crossing] * D + device[reader[crossing]])
-        u, target = pairs // D, pairs % D
-        home = device[producer[u]].astype(np.int64)
-        if problem.transfer_table is not None:
-            seconds = problem.transfer_table[u, home, target]
-        else:
-            seconds = cluster.latency_s[home, target] + size[u] * cluster.seconds_per_byte[home, target]
-        slowest = np.zeros(len(producer))
-        np.maximum.at(slowest, u, seconds)
-        sums.enters[:] += share * _by_device(target, seconds, D)
-        sums.leaves[:] += share * _by_device(device[producer], slowest, D)
-        sums.sent_bytes[:] += share * _by_device(home, size[u], D)
-        sums.received_bytes[:] += share * _by_device(target, size[u], D)
-        for channel in cluster.channels_of[home, target].T if len(sums.channels) else ():
-            on = channel >= 0
-            sums.channels[:] += share * _by_device(channel[on], seconds[on], len(sums.channels))
-    return sums
+    cluster, reads = problem.cluster, _reads_of(problem)
+    crossing = device[reads.reader] != device[reads.maker]
+    pairs = np.unique(reads.tensor[crossing] * D + device[reads.reader[crossing]])
+    u, target = pairs // D, pairs % D
+    home = device[reads.producer[u]].astype(np.int64)
+    if problem.transfer_table is not None:
+        seconds = problem.transfer_table[u, home, target]
+    else:
+        seconds = cluster.latency_s[home, target] + reads.size[u] * cluster.seconds_per_byte[home, target]
+    slowest = np.zeros(len(reads.producer))
+    np.maximum.at(slowest, u, seconds)
+    channels = np.zeros(len(cluster.channels))
+    for channel in cluster.channels_of[home, target].T if len(channels) else ():
+        on = channel >= 0
+        channels += _by_device(channel[on], seconds[on], len(channels))
+    return CopyParts(
+        _by_device(device, problem.times.processing_s[np.arange(n), device], D),
+        np.where(reads.pays, _by_device(target, seconds, D), 0.0),
+        np.where(reads.pays, _by_device(device[reads.producer], slowest, D), 0.0),
+        channels,
+        _by_device(home, reads.size[u], D),
+        _by_device(target, reads.size[u], D),
+    )
 
 
 def _by_device(device: npt.NDArray[np.integer], amounts: Floats, D: int) -> Floats:
@@ -127,7 +153,7 @@ def _held(problem: Problem, copies: Sequence[Copy]) -> npt.NDArray[np.bool_]:
     return held
 
 
-def _sync(problem: Problem, held: npt.NDArray[np.bool_]) -> tuple[Floats, list[str]]:
+def sync_of(problem: Problem, held: npt.NDArray[np.bool_]) -> tuple[Floats, list[str]]:
     """(D,) seconds a sample of synchronisation, and which operators can't be synchronised."""
     operators, sync = problem.graph.operators, np.zeros(held.shape[1])
     unlinked: list[str] = []
@@ -151,7 +177,7 @@ def _sync(problem: Problem, held: npt.NDArray[np.bool_]) -> tuple[Floats, list[s
     return sync, unlinked
 
 
-def _uses(problem: Problem, sums: _Sums, sync: Floats, held: npt.NDArray[np.bool_]) -> tuple[DeviceUse, ...]:
+def _uses(problem: Problem, sums: CopyParts, sync: Floats, held: npt.NDArray[np.bool_]) -> tuple[DeviceUse, ...]:
     objective, operators = throughput_of(problem), problem.graph.operators
     weights = np.array([v.weight_bytes for v in operators], dtype=np.int64) @ held
     cache = np.array([v.kv_cache_bytes for v in operators], dtype=np.int64) @ held
@@ -159,8 +185,6 @@ def _uses(problem: Problem, sums: _Sums, sync: Floats, held: npt.NDArray[np.bool
     uses = []
     for i, d in enumerate(problem.cluster.devices):
         busy, enter, leave = (float(table[i]) for table in (sums.compute, sums.enters, sums.leaves))
-        if d.kind == "cpu":
-            enter, leave = 0.0, 0.0
         load = overlapped(objective, busy, enter, leave) + float(sync[i])
         uses.append(
             DeviceUse(
@@ -188,17 +212,17 @@ def _wrong_shares(copies: Sequence[Copy]) -> Iterator[str]:
         yield f"the shares of the {len(copies)} copies sum to {total}; all samples together are 1"
 
 
-def _misplaced(problem: Problem, copies: Sequence[Copy]) -> Iterator[str]:
+def copy_violations(problem: Problem, copies: Sequence[Copy]) -> Iterator[str]:
     """List what a placement of the network may not do, of every copy; with its number where there are several."""
     graph, devices, n = problem.graph, problem.cluster.devices, len(problem.graph)
-    reads = [(u, v) for u, t in enumerate(graph.tensors) for v in t.readers]
-    producer = np.array([t.producer for t in graph.tensors], dtype=np.int64)
-    tensor, reader = (np.array([r[k] for r in reads], dtype=np.int64) for k in (0, 1))
+    reads = _reads_of(problem)
     objective = throughput_of(problem)
     in_order: set[bytes] = set()
+    unit_of = np.array(graph.unit_of, dtype=np.int64)
+    leader = np.unique(unit_of, return_index=True)[1][unit_of]
     for k, copy in enumerate(copies):
         which, device = f"copy {k}: " if len(copies) > 1 else "", copy.device_of
-        for members in graph.colocation:
+        for members in graph.colocation if (device != device[leader]).any() else ():
             if (device[list(members)] != device[members[0]]).any():
                 names = ", ".join(repr(graph.operators[v].name) for v in members[:4])
                 yield (
@@ -210,14 +234,14 @@ def _misplaced(problem: Problem, copies: Sequence[Copy]) -> Iterator[str]:
                 f"{which}operator {graph.operators[v].name!r} may not run on {devices[device[v]].name!r}: "
                 "no finite time there, or a pin, forbid or colocation excludes it"
             )
-        source, target = device[producer[tensor]], device[reader]
+        source, target = device[reads.maker], device[reads.reader]
         if problem.times.transfer_s is not None:
-            apart = ~np.isfinite(problem.times.transfer_s[tensor, source, target]) & (source != target)
+            apart = ~np.isfinite(problem.times.transfer_s[reads.tensor, source, target]) & (source != target)
         else:
             apart = (problem.cluster.rule_of[source, target] < 0) & (source != target)
         for e in np.flatnonzero(apart).tolist():
             yield (
-                f"{which}tensor {graph.tensors[tensor[e]].name!r} must go from {devices[source[e]].name!r} to "
+                f"{which}tensor {graph.tensors[reads.tensor[e]].name!r} must go from {devices[source[e]].name!r} to "
                 f"{devices[target[e]].name!r}, which no link joins; add a link or place its reader elsewhere"
             )
         pattern = _pattern(problem, device)

@@ -1,0 +1,19 @@
+"""Random small throughput problems: those of the max-load with copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from placewright import Problem, Throughput
+from tests.max_load.random_problems import max_load_problems
+
+
+@st.composite
+def throughput_problems(draw: st.DrawFn, most_operators: int = 5, most_devices: int = 3, **options: Any) -> Problem:
+    """Problems of a few operators and devices; ``options`` as for the max-load."""
+    given = draw(max_load_problems(most_operators, most_devices, training="sum", replicate=False, **options))
+    o = given.objective
+    objective = Throughput(o.contiguity, o.contiguous_cpus, o.overlap, o.sync_period, o.sync_bandwidth_bytes_per_s)
+    return Problem(given.graph, given.cluster, given.times, objective, given.wishes)
