@@ -130,6 +130,7 @@ def test_what_changes_or_is_drawn_is_not_folded() -> None:
     assert len(capture_module(Doubled().train(), (torch.zeros(4, 8),), fold=True)) == 2
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_step_of_training_is_not_folded() -> None:
     """Forward and backward in one program: twice the parameter would be another number after each step."""
     experimental = pytest.importorskip("torch.export.experimental")
