@@ -9,6 +9,7 @@ from placewright.loads import loads_of, objective_of
 from placewright.problem import Problem
 from placewright.result import Result
 from placewright.solvers.max_load import MAX_LOAD_SOLVERS
+from placewright.solvers.max_load.blocks import exactly_modelled
 from placewright.strategy.side_by_side import SideBySide
 from placewright.strategy.stage import Stage, Strategy
 
@@ -23,6 +24,10 @@ TIGHT = 0.7
 """Part of the memory of all devices that is in use, from which memory is taken to bind."""
 
 
+FEW = 4
+"""Devices up to which vectors of loads without order are few enough to be tried before search and proof."""
+
+
 def _stages(problem: Problem, best: Result) -> list[Stage]:
     n = len(problem.graph)
 
@@ -34,19 +39,23 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
     paired = MAX_LOAD_SOLVERS["pair-search"].supports(problem) is None
     ordered = stage("order-search", 0.1, 0.1 + (0.001 if paired else 0.003) * n)
     programs = [*stage("max-load-milp", 0.6), *stage("max-load-cp-sat")]
+    # Links that differ by pair and shared channels: the vectors see them; the lattice bounds them, and is fast.
+    split = stage("modular-split", 0.5 if exactly_modelled(problem) else 0.7)
     proof = Stage(Configuration(lower_s=best.lower_bound_s), 0.3, 0.5 + 0.05 * n)
     if objective_of(problem).contiguity == "contiguous":
-        # The integer programs see what the lattice only bounds: links that differ by pair, shared channels.
-        return [*ordered, *stage("ideal-dp", 0.6), proof, *programs]
+        lattice = stage("ideal-dp", 0.6)
+        chains = [*lattice, *split] if exactly_modelled(problem) else [*split, *lattice]
+        return [*ordered, *chains, proof, *programs]
     if not paired:
-        return [*ordered, *stage("annealing", 0.2, 0.5 + 0.01 * n), proof, *programs]
+        return [*ordered, *stage("annealing", 0.2, 0.5 + 0.01 * n), *split, proof, *programs]
     quick = Stage(SideBySide(best.lower_bound_s, 0.1 + 0.005 * n), 0.5, 0.5 + 0.05 * n, "pair-search")
     whole = Stage(SideBySide(best.lower_bound_s), 1.0, named="pair-search")
     loads = loads_of(problem)
     if loads.resident.sum() > TIGHT * loads.capacity.sum():  # the proof does not see memory, and the search only checks
         half = Stage(whole.algorithm, 0.5, inf, whole.named)
         return [*ordered, *stage("annealing", 0.1, 0.5 + 0.01 * n), half, *programs]
-    return [*ordered, quick, *stage("max-load-milp", 0.5), whole] if n <= TINY else [*ordered, whole]
+    few = stage("modular-split", 0.2) if len(problem.cluster) <= FEW else []
+    return [*ordered, quick, *stage("max-load-milp", 0.5), whole] if n <= TINY else [*ordered, *few, whole]
 
 
 MAX_LOAD = Strategy(("single-device", "linearized-dp"), _stages)
