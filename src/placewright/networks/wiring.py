@@ -16,7 +16,7 @@ MOST_NODES = 1_000
 """Of a stage."""
 
 PARAMETERS: dict[str, dict[str, float]] = {"er": {"p": 0.2}, "ba": {"m": 5}, "ws": {"k": 4, "p": 0.75}}
-"""What each random graph takes, with the values that the paper settles on."""
+"""What each random graph takes, and the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def draw_wiring(
     p: float | None = None,
     m: int | None = None,
 ) -> Wiring:
-    """Draw an undirected graph and turn each edge from the lower to the higher node (Xie et al. 2019, section 3.3).
+    """Draw an undirected graph and turn each edge from the lower to the higher node (Xie et al. 2019).
 
     Nodes are numbered as the paper does: Erdos-Renyi in any order, Barabasi-Albert as they are added, Watts-Strogatz
     along the ring.
