@@ -101,6 +101,8 @@ class MoiraiMilp:
         provenance = Provenance(NAME, None, "", {"threads": threads, "highs_seed": seed})
         horizon_s = _longest(problem) if incumbent is None else incumbent.value_s
         program = build(problem, horizon_s, UNITS)
+        if budget.spent:
+            return Result(incumbent, solver=NAME)
         times = sum(program.is_time)
         less = LEAST_MARGIN + ((len(program.is_time) - times) / UNITS + times) * TOLERANCE
         kept: list[Plan | None] = [incumbent]
