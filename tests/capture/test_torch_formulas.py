@@ -53,6 +53,22 @@ def test_count(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]
     assert counted(function, *shapes, name=name) == expected
 
 
+@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (3, 7), (7, 3)])
+def test_causal_attention_counts_the_pairs_that_it_looks_at(queries: int, keys: int) -> None:
+    """Query i sees keys 0 to i: counted by a loop, 2 * 2 * 4 FLOP a pair in each of 2 heads."""
+    pairs = sum(k <= i for i in range(queries) for k in range(keys))
+    shapes = ((1, 2, queries, 4), (1, 2, keys, 4), (1, 2, keys, 4))
+    attention = torch.nn.functional.scaled_dot_product_attention
+    found = counted(lambda q, k, v: attention(q, k, v, is_causal=True), *shapes, name="attention")
+    assert found == 2 * 16 * pairs
+
+
+def test_one_tensor_may_be_queries_keys_and_values() -> None:
+    """Self-attention of a tensor with itself, 5 tokens: 15 pairs."""
+    attention = torch.nn.functional.scaled_dot_product_attention
+    assert counted(lambda x: attention(x, x, x, is_causal=True), (1, 1, 5, 4), name="attention") == 16 * 15
+
+
 @pytest.mark.filterwarnings("ignore:The tensor attributes")
 def test_a_recurrent_layer_applies_its_weights_at_every_step() -> None:
     """LSTM of width 3 over 2 sequences of 7 steps of 5 numbers: 4 * 3 * (5 + 3) weights, 2 FLOP each, 14 times."""

@@ -57,6 +57,24 @@ def test_attention_of_one_token_is_decoding() -> None:
         assert (classes_of(graph), work.pieces.tolist(), work.depth.tolist()) == ([name], [pieces], [keys])
 
 
+def test_attention_fused_with_what_reorders_its_result_is_known_by_its_queries() -> None:
+    """(2, 300, 4 * 8) is made of queries (2, 4, 300, 8): 2 * 4 * 3 pieces; keys of 50 tokens have another size."""
+    flops = 4 * 2 * 4 * 300 * 50 * 8
+    operators = [
+        Operator("q", "aten.linear"),
+        Operator("k", "aten.linear"),
+        Operator("a", "aten.scaled_dot_product_attention+aten.transpose", flops=flops),
+    ]
+    tensors = [
+        Tensor("tk", 1, (2,), 4 * 2 * 4 * 50 * 8, (2, 4, 50, 8), "fp32"),
+        Tensor("tq", 0, (2,), 4 * 2 * 4 * 300 * 8, (2, 4, 300, 8), "fp32"),
+        Tensor("y", 2, (), 4 * 2 * 300 * 32, (2, 300, 32), "fp32", output=True),
+    ]
+    graph = OperatorGraph(operators, tensors)
+    work = work_of(graph)
+    assert (classes_of(graph)[2], work.pieces.tolist(), work.depth[2]) == ("prefill", [0, 0, 24], 50)
+
+
 def test_large_products_reach_the_fitted_share_and_small_ones_less() -> None:
     """A product of 1 ms runs near 0.82 of the peak; one of 2 us at less than half of it."""
     card = catalogue.lookup("a100-sxm-80gb").device("d")

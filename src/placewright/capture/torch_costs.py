@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from placewright.capture.torch_alias import operator_name
-from placewright.capture.torch_formulas import elements, formula_flops
+from placewright.capture.torch_formulas import elements, formula_flops, seen_share
 from placewright.capture.torch_kinds import MOVES, OF_INPUT, PER_OUTPUT, READ_ROWS, base_name
 from placewright.capture.torch_meta import concrete, dtype_name, moved_bytes, run_on_meta, tensors_of
 from placewright.errors import InvalidInput
@@ -37,7 +37,8 @@ def flops(node: Node, bodies: Sequence[torch.fx.GraphModule] = (), *, view: bool
 
     Matrix products, convolutions and attention are counted by the formulas of ``torch.utils.flop_counter`` while the
     operator is called on meta tensors, what it has none for by :mod:`placewright.capture.torch_formulas`, all else by
-    the tables of :mod:`placewright.capture.torch_kinds`; views and moves are 0. An operator that is in no table counts
+    the tables of :mod:`placewright.capture.torch_kinds`; views and moves are 0. Of causal attention the pairs count
+    that it looks at, as kernels skip the others. An operator that is in no table counts
     one for each element of its largest operand. Of the branches of a ``cond`` the largest counts.
 
     Raises
@@ -55,10 +56,10 @@ def flops(node: Node, bodies: Sequence[torch.fx.GraphModule] = (), *, view: bool
         return max(sum(flops(n) for n in nodes) for nodes in called)
     if view:
         return 0
+    name = base_name(operator_name(node))
     counted = _counted(node)
     if counted:
-        return counted
-    name = base_name(operator_name(node))
+        return int(counted * seen_share(node)) if name == "scaled_dot_product_attention" else counted
     by_formula = formula_flops(name, node)
     if by_formula is not None:
         return by_formula

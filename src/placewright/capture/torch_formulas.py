@@ -11,7 +11,7 @@ from torch.fx import Node
 from placewright.capture.torch_kinds import COUNTED, CUBIC, SORTS
 from placewright.capture.torch_meta import concrete, tensors_of
 
-__all__ = ["elements", "formula_flops"]
+__all__ = ["elements", "formula_flops", "seen_share"]
 
 Shape = tuple[int, ...]
 
@@ -39,6 +39,19 @@ def formula_flops(name: str, node: Node) -> int | None:
     if rule is not None:
         return rule(node, shapes, made)
     return 2 * made * (shapes[0][-1] if shapes[0] else 1)  # a product whose formula didn't apply: k multiply-adds
+
+
+def seen_share(node: Node) -> float:
+    """Share of the pairs of queries and keys that a ``scaled_dot_product_attention`` looks at: less than 1 if causal.
+
+    Query i sees keys 0 to i.
+    """
+    if not _argument(node, 5, "is_causal"):
+        return 1.0
+    queries, keys = (_shapes(_argument(node, k, name))[0][-2] for k, name in enumerate(("query", "key")))
+    square = min(queries, keys)
+    seen = square * (square + 1) // 2 + (queries - square) * keys
+    return seen / max(1, queries * keys)
 
 
 def elements(node: Node) -> int:

@@ -143,15 +143,12 @@ def class_of(kind: str) -> str:
 
 
 def classes_of(graph: OperatorGraph) -> list[str]:
-    """Class of each operator; attention is ``decode`` where its result is one token a sequence."""
-    results = _results(graph)
-    found = []
-    for v, operator in enumerate(graph.operators):
-        name = class_of(operator.kind)
-        if name == "attention":
-            name = "decode" if len(results[v]) == 4 and results[v][2] == 1 else "prefill"
-        found.append(name)
-    return found
+    """Class of each operator; attention is ``decode`` where it has one new token a sequence."""
+    queries = _queries(graph)
+    found = [class_of(v.kind) for v in graph.operators]
+    return [
+        ("decode" if queries[k][2:3] == (1,) else "prefill") if c == "attention" else c for k, c in enumerate(found)
+    ]
 
 
 def work_of(graph: OperatorGraph) -> Work:
@@ -167,12 +164,11 @@ def work_of(graph: OperatorGraph) -> Work:
         made[tensor.producer] += _elements(tensor, graph.operators[tensor.producer].dtype)
     depth = np.divide(flops, 2 * made, out=np.zeros(n), where=made > 0)
     pieces = np.zeros(n)
-    results = _results(graph)
-    for v, operator in enumerate(graph.operators):
-        shape = results[v]
-        if class_of(operator.kind) == "attention" and len(shape) == 4:  # batch, heads, tokens, width
-            pieces[v] = shape[0] * shape[1] * -(-shape[2] // QUERY_BLOCK)
-            depth[v] /= 2  # QK^T and PV
+    for v, shape in _queries(graph).items():
+        depth[v] /= 2  # QK^T and PV
+        if shape:
+            batch, heads, tokens, _ = shape
+            pieces[v] = batch * heads * -(-tokens // QUERY_BLOCK)
     return Work(flops, traffic, depth, pieces)
 
 
@@ -202,12 +198,24 @@ def _column(
     return times / device.cpu_share
 
 
-def _results(graph: OperatorGraph) -> list[tuple[int, ...]]:
-    """Shape of the first tensor that each operator makes."""
-    shapes: list[tuple[int, ...]] = [()] * len(graph)
-    for tensor in reversed(graph.tensors):
-        shapes[tensor.producer] = tensor.shape
-    return shapes
+def _queries(graph: OperatorGraph) -> dict[int, tuple[int, ...]]:
+    """(batch, heads, new tokens, width) of each attention; empty where neither its result nor what it reads says it.
+
+    The result has the shape of the queries, unless it is fused with what reorders it: then what it reads is looked at.
+    """
+    attention = [v for v, operator in enumerate(graph.operators) if class_of(operator.kind) == "attention"]
+    found: dict[int, tuple[int, ...]] = dict.fromkeys(attention, ())
+    made = dict.fromkeys(attention, 0)
+    for tensor in graph.tensors:
+        if tensor.producer in made and not made[tensor.producer]:
+            made[tensor.producer] = prod(tensor.shape)
+            if len(tensor.shape) == 4:
+                found[tensor.producer] = tensor.shape
+    for tensor in graph.tensors:
+        for v in tensor.readers:
+            if v in found and not found[v] and len(tensor.shape) == 4 and prod(tensor.shape) == made[v]:
+                found[v] = tensor.shape
+    return found
 
 
 def _elements(tensor: Tensor, dtype: str) -> float:
