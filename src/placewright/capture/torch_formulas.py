@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch.fx import Node
+from torch.utils._pytree import tree_leaves
 
 from placewright.capture.torch_kinds import COUNTED, CUBIC, SORTS
 from placewright.capture.torch_meta import concrete, tensors_of
@@ -26,7 +27,8 @@ def formula_flops(name: str, node: Node) -> int | None:
     node : fx.Node
         Torch's own counter found nothing in it.
     """
-    shapes = [s for n in node.all_input_nodes for s in _shapes(n)]
+    given = [a for a in tree_leaves((node.args, node.kwargs)) if isinstance(a, Node)]
+    shapes = [shape for a in given for shape in _shapes(a)]
     made = elements(node)
     if name in SORTS and shapes:
         return math.prod(shapes[0]) * _log2(max(shapes[0], default=1))
@@ -37,7 +39,10 @@ def formula_flops(name: str, node: Node) -> int | None:
         return None
     rule = _RULES.get(name)
     if rule is not None:
-        return rule(node, shapes, made)
+        try:
+            return rule(node, shapes, made)
+        except (IndexError, TypeError, ValueError):
+            return None  # operands of another rank than the operator's documentation says
     return 2 * made * (shapes[0][-1] if shapes[0] else 1)  # a product whose formula didn't apply: k multiply-adds
 
 
