@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from math import inf
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 import placewright as pw
 from placewright.algorithm import Budget, OnProgress, Progress
 from placewright.result import Result
+from placewright.solve import COMPILER_CALLBACK, heard_while_compiling
 from placewright.solvers import SOLVERS
 from placewright.solvers.entry import Entry
 from placewright.verify import verify
@@ -118,3 +123,23 @@ def test_progress_never_falls_behind_what_it_has_shown(solver: str, monkeypatch:
     )
     assert len(seen) > 1
     assert seen == [(min(v for v, _ in seen[: k + 1]), max(b for _, b in seen[: k + 1])) for k in range(len(seen))]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_in_a_callback_of_the_compiler_is_raised_behind_it() -> None:
+    """An exception within it would be dropped: the callback ends, and what called it is interrupted."""
+    ended = []
+
+    def callback() -> None:
+        signal.raise_signal(signal.SIGINT)
+        ended.append(True)
+
+    named = FunctionType(callback.__code__.replace(co_name=COMPILER_CALLBACK), globals(), closure=callback.__closure__)
+    with pytest.raises(KeyboardInterrupt), heard_while_compiling():
+        named()
+        assert ended
+        for _ in range(6_000):
+            time.sleep(0.01)
+    with pytest.raises(KeyboardInterrupt), heard_while_compiling():
+        callback()
+    assert len(ended) == 1

@@ -26,7 +26,7 @@ from placewright.solvers.entry import Entry
 from placewright.strategy import STRATEGIES
 from placewright.verify import verify
 
-__all__ = ["COARSENINGS", "UnsoundPlan", "solve"]
+__all__ = ["COARSENINGS", "COMPILER_CALLBACK", "UnsoundPlan", "heard_while_compiling", "solve"]
 
 CONSTRUCTING = 0.1
 """Share of the budget after which no further constructive heuristic is begun, when there is a plan."""
@@ -35,6 +35,9 @@ COARSENINGS: Mapping[str, Callable[[Problem], Sequence[Sequence[int]]]] = Mappin
     {"none": lambda problem: (), "chains": chains, "blocks": lambda problem: block_groups(problem.graph)}
 )
 """Ways to coarsen a problem, each with the groups that it makes."""
+
+COMPILER_CALLBACK = "_raw_object_cache_notify"
+"""Where llvmlite is called back by LLVM."""
 
 COARSE_SHARE = 0.5
 """Of the budget: for the coarse problem; the rest is for improving on its plan operator by operator."""
@@ -96,7 +99,8 @@ def solve(
     >>> result.value_s, result.status.value  # a and c on the GPU while b runs on the CPU
     (2.0, 'optimal')
     """
-    warm_up(problem.objective.name)
+    with heard_while_compiling():
+        warm_up(problem.objective.name)
     clock = budget if isinstance(budget, Budget) else Budget(float(budget))
     solvers = {**SOLVERS[problem.objective.name], **given}
     if solver != "auto" and solver not in solvers:
@@ -268,6 +272,32 @@ def _interruptible(budget: Budget) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
     before = signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def heard_while_compiling() -> Iterator[None]:
+    """Make Ctrl-C a ``KeyboardInterrupt`` also where the compiler calls back.
+
+    An exception that is raised there is printed and dropped, and what it broke is reported in its place. So it is
+    raised a moment later.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_name == COMPILER_CALLBACK:
+                threading.Timer(0.02, signal.raise_signal, (signal.SIGINT,)).start()
+                return
+            frame = frame.f_back
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, hear)
     try:
         yield
     finally:
