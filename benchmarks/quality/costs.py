@@ -143,7 +143,7 @@ def compared(name: str, model: str, runtime: str, threads: int, calibration: Cal
     device = device_of(threads)
     graph = capture(model, fuse="onnxruntime" if runtime == "onnxruntime" else "none")
     cluster = Cluster([device])
-    report = profile(model, graph, cluster, reconcile=False)
+    report = profile(model, graph, cluster, cache=None, reconcile=False)
     before = analytic(graph, cluster).processing_s[:, 0]
     corrected = Cluster([replace(device, launch_overhead_s=calibration.launch_overhead_s)])
     after = analytic(graph, corrected, curves={device.name: calibration.curves}).processing_s[:, 0]
