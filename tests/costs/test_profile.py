@@ -213,17 +213,17 @@ def test_what_is_kept_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp
     assert len(fake.setups) == 3
 
 
-def test_devices_that_are_not_here_are_costed_by_the_roofline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU, and a CPU on a core that is not there, get roofline times; only the one that is here is measured."""
+def test_devices_that_are_not_here_are_costed_from_their_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU, and a CPU on a core that is not there, get analytic times; only the one that is here is measured."""
     Fake(whole_s=18.0).install(monkeypatch)
     figures: dict[str, Any] = {"flops_per_s": {"fp32": 1e12}, "memory_bandwidth_bytes_per_s": 1e11}
     cluster = Cluster([Device("gpu", **figures), cpu("here", **figures), cpu("away", cores=(10**6,), **figures)])
     report = run(cluster)
-    modelled = costs.roofline(GRAPH, cluster).processing_s
-    assert report.times.source == "profiled+roofline" and report.devices == ("here",)
+    modelled = costs.analytic(GRAPH, cluster).processing_s
+    assert report.times.source == "profiled+analytic" and report.devices == ("here",)
     assert np.array_equal(report.times.processing_s[:, [0, 2]], modelled[:, [0, 2]])
     assert report.times.processing_s[:, 1].tolist() == [8.0, 2.0, 8.0]
-    assert run(cluster, device_names=[]).times.source == "roofline"
+    assert run(cluster, device_names=[]).times.source == "analytic"
     with pytest.raises(InvalidInput, match="no device 'gone'"):
         run(cluster, device_names=["gone"])
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from placewright import host
 from placewright.cluster import Cluster, Device
+from placewright.costs.analytic import analytic
 from placewright.costs.cache import TimesCache, default_folder, key_of
 from placewright.costs.profile_cuts import CutFigures, fit_cuts
 from placewright.costs.profile_report import Fallback, ProfileReport
@@ -68,7 +69,7 @@ def profile(
     device_names: Collection[str] | None = None,
     reconcile: bool = True,
 ) -> ProfileReport:
-    """Measure what can be measured here, and cost the rest by the roofline.
+    """Measure what can be measured here, and cost the rest from its figures.
 
     A device is measured when it is a ``cpu`` with ``cores`` that this process may use. Each distinct operator (by
     signature) runs alone in a process of its own that is pinned to those cores; devices with as many cores and threads
@@ -98,7 +99,7 @@ def profile(
     Raises
     ------
     InvalidInput
-        If the model and the graph don't match, or a device that is not reachable lacks figures for the roofline.
+        If the model and the graph don't match, or a device that is not reachable lacks figures.
     ExecutionError
         If no operator at all could be measured on a device that is reachable.
 
@@ -118,7 +119,7 @@ def profile(
     cut_s = np.tile([d.cut_overhead_s for d in cluster.devices], (len(graph), 1))
     if costed:
         apart = Cluster([cluster.devices[i] for i in costed], name=cluster.name)
-        processing[:, costed] = roofline(graph, apart).processing_s
+        processing[:, costed] = analytic(graph, apart).processing_s
     run = _Run(model, graph, cluster, TimesCache(default_folder() if cache == "default" else cache), on_progress)
     run.measure(reachable)
     for i in reachable:
@@ -133,7 +134,7 @@ def profile(
         figures = run.cuts[_configuration(device)]
         cut_s[:, i] = figures.cut_s(run.conversions[_configuration(device)]) / device.cpu_share
         run.cut_overhead_s[device.name] = figures.overhead_s / device.cpu_share
-    source = "profiled" if not costed else "profiled+roofline" if reachable else "roofline"
+    source = "profiled" if not costed else "profiled+analytic" if reachable else "analytic"
     return ProfileReport(
         Times(processing, source=source, cut_s=cut_s),
         tuple(cluster.devices[i].name for i in reachable),

@@ -27,7 +27,7 @@ class ProfileReport:
     Attributes
     ----------
     times : Times
-        ``source`` is ``profiled``, ``profiled+roofline`` (some devices are not reachable here) or ``roofline``.
+        ``source`` is ``profiled``, ``profiled+analytic`` (some devices are not reachable here) or ``analytic``.
     devices : tuple of str
         Devices that were measured.
     distinct : int
