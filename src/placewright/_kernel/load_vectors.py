@@ -288,6 +288,7 @@ def extend(
     """
     D = s.compute.shape[2]
     n, place, before = 0, np.zeros(D, dtype=np.int64), np.zeros(len(prices))
+    most, most_of = np.zeros(len(prices)), np.full(len(prices), -1, dtype=np.int64)  # for the devices closed last
     for x in range(len(old.load)):
         for k in range(len(prices)):
             before[k] = _cost(prices[k], old.load[x])
@@ -322,7 +323,9 @@ def extend(
                 if old.loose[x] and new.closed[n] == closed:
                     cost = max(cost, old.priced[x, k] + (cost - before[k]))
                 new.priced[n, k] = cost
-                if rest == np.inf or cost + rest > _most(s, prices[k], new.closed[n], limit):
+                if most_of[k] != new.closed[n]:
+                    most_of[k], most[k] = new.closed[n], _most(s, prices[k], new.closed[n], limit)
+                if rest == np.inf or cost + rest > most[k]:
                     over = True
                     break
             if over:

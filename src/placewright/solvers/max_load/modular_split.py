@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
+import numpy.typing as npt
 
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
 from placewright.bounds.max_load.module_network import ModuleNetwork, module_network, why_no_modules
 from placewright.bounds.max_load.module_prices import Priced, best_prices
 from placewright.evaluate import plan_for
-from placewright.loads import loads_of
+from placewright.loads import loads_of, objective_of
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import OPTIMALITY_TOLERANCE, Result
@@ -26,6 +27,9 @@ BETTER = 0.5 * OPTIMALITY_TOLERANCE
 """What a plan must be better by, relatively, to be looked for."""
 
 ROUNDS_OF_PRICES = 40
+
+ROUNDS_IN_ORDER = 3
+"""For a contiguous plan to begin with, where any order will do."""
 
 MOST_PRICES, GOOD = 4, 0.9
 """Prices that are used, and how good their bounds are, compared with the best."""
@@ -54,9 +58,9 @@ class LoadModularSplit:
 
     Guarantee: exact when a round ends without merging. Where there are more than ``width`` vectors, those of a cell are
     merged into one with the least of each entry: the least value at the end is then a lower bound, and what the vectors
-    stand for are plans to judge. Rounds of four times the width follow until the gap is closed. Memory, channels,
-    overlap, both passes: exact; no replicas. Any-time: a round that the budget ends gives nothing. The budget's
-    ``iterations`` counts rounds.
+    stand for are plans to judge. Rounds of four times the width follow until the gap is closed. Where any order will
+    do, a few rounds look for a contiguous plan first. Memory, channels, overlap, both passes: exact; no replicas.
+    Any-time: a round that the budget ends gives nothing. The budget's ``iterations`` counts rounds.
 
     Attributes
     ----------
@@ -65,7 +69,7 @@ class LoadModularSplit:
 
     Examples
     --------
-    A chain of 2 + 3 + 2 s on two devices, transfers of 1 s: the first two together, 5 and 1 to send, or 3 and 2 ...
+    A chain of 2 + 3 + 2 s on two devices, transfers of 1 s: the first two together have 5 s and send for 1 s.
 
     >>> from placewright import Cluster, Device, Link, MaxLoad, Operator, OperatorGraph, Tensor
     >>> graph = OperatorGraph([Operator(v) for v in "abc"], [Tensor("x", 0, (1,), 1), Tensor("y", 1, (2,), 1)])
@@ -96,7 +100,8 @@ class LoadModularSplit:
         if not loads_of(problem).allowed.any(axis=1).all():
             return Result(solver=NAME)
         search = _Search(problem, budget, incumbent, on_progress)
-        search.run(self.width)
+        search.start_in_order(self.width)
+        search.run(self.width, inf if budget.iterations is None else budget.iterations)
         result = Result(search.best, search.bound_s, search.infeasible, budget.elapsed_s - begun, NAME)
         if search.best is not None and search.best is incumbent:
             result = replace(result, solver=incumbent.provenance.solver)
@@ -119,19 +124,37 @@ class _Search:
         """Whether the gap is closed, or nothing can be placed."""
         return bool(self.infeasible) or self.bound_s >= self.value_s * (1.0 - 0.9 * OPTIMALITY_TOLERANCE)
 
-    def run(self, width: int) -> None:
+    def start_in_order(self, width: int) -> None:
+        """Take the best contiguous plan of a few rounds: order leaves so few vectors that these often prove it."""
+        objective = objective_of(self.problem)
+        if objective.contiguity == "contiguous":
+            return
+        given = self.problem
+        ordered = replace(objective, contiguity="contiguous")
+        problem = Problem(given.graph, given.cluster, given.times, ordered, given.wishes, given.name)
+        if why_no_modules(problem) is not None:
+            return
+        search = _Search(problem, self.budget.share(0.2), self.best, ignore)
+        search.run(width, ROUNDS_IN_ORDER)
+        if search.best is not None and search.best is not self.best:
+            self._judge(search.best.device_of)
+
+    def run(self, width: int, rounds: float) -> None:
         """Find prices, then walk in rounds of more and more vectors."""
-        prices = self._prices()
+        prices, searching = self._prices(), True
         most = max(width, MOST_KEPT // len(self.network.steps.compute))
         while prices and not self.proved and not self.budget.spent:
-            if self.budget.iterations is not None and self.rounds >= self.budget.iterations:
+            if self.rounds >= rounds:
                 break
-            for lower in (False, True):  # for plans, then for the bound
-                limit = self.value_s * (1.0 - BETTER)
+            # For plans, as long as that finds any, then for the bound.
+            for lower in (False, True) if searching else (True,):
+                limit, before = self.value_s * (1.0 - BETTER), self.value_s
                 found = walk(self.network, prices, limit, width, self.budget, lower=lower)
                 if found is None:
                     return
                 self._note(found, limit, proves=lower or not found.merged)
+                if not lower:
+                    searching = self.value_s < before
                 if not found.merged:
                     break
             self.rounds += 1
@@ -170,11 +193,13 @@ class _Search:
         self.bound_s = max(self.bound_s, min(bound_s, rounded_down(self.value_s)))
         self.on_progress(Progress(NAME, self.value_s, self.bound_s, self.budget.elapsed_s))
 
-    def _try(self, place: np.ndarray) -> None:
-        """Keep a placement if it is a better plan."""
+    def _try(self, place: npt.NDArray[np.int32]) -> None:
+        """Keep the placement of the steps' groups if it is a better plan."""
         if (place < 0).any():
             return
-        device = place[self.network.step_of][loads_of(self.problem).unit_of]
+        self._judge(place[self.network.step_of][loads_of(self.problem).unit_of])
+
+    def _judge(self, device: npt.NDArray[np.int32]) -> None:
         made = Provenance(NAME, None, "", {"modules": len(self.network.cuts), "rounds": self.rounds})
         plan = plan_for(self.problem, device, provenance=made)
         if plan is not None and plan.value_s < self.value_s:
