@@ -28,6 +28,9 @@ BETTER = 0.5 * OPTIMALITY_TOLERANCE
 
 ROUNDS_OF_PRICES = 40
 
+SURE_ROUNDS = 3
+"""In which plans are looked for, whether that found any before or not."""
+
 ROUNDS_IN_ORDER = 3
 """For a contiguous plan to begin with, where any order will do."""
 
@@ -154,7 +157,7 @@ class _Search:
                     return
                 self._note(found, limit, proves=lower or not found.merged)
                 if not lower:
-                    searching = self.value_s < before
+                    searching = self.value_s < before or self.rounds < SURE_ROUNDS
                 if not found.merged:
                     break
             self.rounds += 1
