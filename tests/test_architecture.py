@@ -55,6 +55,7 @@ SHARED_BY_ALGORITHMS = {
     "placewright.solvers.makespan.module_chain",
     "placewright.solvers.makespan.module_labels",
     "placewright.solvers.makespan.module_memory",
+    "placewright.solvers.makespan.module_refute",
     "placewright.solvers.makespan.module_trunk",
     "placewright.solvers.makespan.module_steps",
     "placewright.solvers.makespan.start",
@@ -87,8 +88,8 @@ SHARED_BY_ALGORITHMS = {
     "placewright.bounds.offload.intervals",
     "placewright.bounds.offload.relaxed",
     "placewright.bounds.offload.spines",
-    "placewright.solvers.as_max_load",
     "placewright.bounds.throughput.cut_program",
+    "placewright.solvers.as_max_load",
     "placewright.solvers.copies",
     "placewright.solvers.cp_sat_run",
     "placewright.solvers.mip_run",
@@ -111,9 +112,9 @@ SHARED_BY_ALGORITHMS = {
     "placewright.solvers.offload.program",
     "placewright.solvers.offload.timed_program",
     "placewright.solvers.single_device",
-    "placewright.solvers.throughput.servers_line",
     "placewright.solvers.throughput.mixture",
     "placewright.solvers.throughput.priced",
+    "placewright.solvers.throughput.servers_line",
     "placewright.solvers.throughput.servers_pipeline",
     "placewright.solvers.throughput.servers_teams",
 }
@@ -245,9 +246,9 @@ def test_files_are_short_and_named_for_what_they_hold(module: str) -> None:
     assert MODULES[module].stem not in ("utils", "util", "common", "helpers", "misc")
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m != "placewright.cli"])
+@pytest.mark.parametrize("module", [m for m in MODULES if m not in ("placewright.cli", "placewright.execute.__main__")])
 def test_only_the_command_line_prints(module: str) -> None:
-    """The library returns and logs; nothing but ``cli`` writes to standard output."""
+    """The library returns and logs; nothing but ``cli``, and each rank's own command, write to standard output."""
     for node in ast.walk(TREES[module]):
         if isinstance(node, ast.Call):
             assert ast.unparse(node.func) not in ("print", "sys.stdout.write")
@@ -258,4 +259,9 @@ def test_the_command_line_is_the_only_module_that_nobody_imports() -> None:
     used = {target for module, tree in TREES.items() for target in imports(module, tree)}
     text = "\n".join(path.read_text() for path in MODULES.values())
     lonely = [m for m in MODULES if m not in used and m not in FACADES and f'"{m}"' not in text]
-    assert lonely == ["placewright.cli", "placewright.costs.worker", "placewright.io.schema"]
+    assert lonely == [
+        "placewright.cli",
+        "placewright.costs.worker",
+        "placewright.execute.__main__",
+        "placewright.io.schema",
+    ]
