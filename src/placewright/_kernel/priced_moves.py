@@ -68,7 +68,7 @@ def _around(g: PricedNetwork, k: int, device: Ints, seen: Bools) -> float:
         total += _message(g, m, device, seen)
     for x in range(g.read_ptr[k], g.read_ptr[k + 1]):
         total += _message(g, g.read[x], device, seen)
-    return total
+    return float(total)
 
 
 @njit(cache=True, nogil=True)

@@ -63,6 +63,11 @@ def run_plan(
     InvalidInput
         If the network is not found, or not the one that was planned.
     """
+    if len(plan.copies) > 1:
+        raise InvalidInput(
+            f"the plan has {len(plan.copies)} copies of the network side by side, and what runs plans runs one; plan "
+            "for --objective max-load to run a pipeline, or makespan for one sample"
+        )
     tell = on_progress or (lambda line: None)
     location = model if model is not None else str(find_model(problem, folder))
     if location.startswith("py:") or location.endswith(".pt2"):

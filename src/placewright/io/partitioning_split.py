@@ -139,6 +139,11 @@ def split_to_json(problem: Problem, plan: Plan, evaluation: Evaluation) -> str:
         raise InvalidInput(
             "the plan replicates stages, which a split of dnn-partitioning can't say; plan without --replicate"
         )
+    if len(plan.copies) > 1:
+        raise InvalidInput(
+            f"the plan has {len(plan.copies)} copies of the network, and a split of dnn-partitioning says one; plan "
+            "for --objective max-load, or keep the plan file"
+        )
     if plan.call_of is not None and not np.array_equal(
         numbered_calls(problem, plan.device_of, plan.call_of), fewest_calls(problem, plan.device_of)
     ):

@@ -13,6 +13,7 @@ from placewright.objective import Makespan, MaxLoad, Offload, Throughput
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.alternatives import ONLY
+from placewright.report.copies import explain_copies
 from placewright.report.explain_calls import best_call_move, explain_chain, explain_offloading
 from placewright.report.explain_loads import (
     best_move,
@@ -47,8 +48,6 @@ def explain(problem: Problem, result: Result, evaluation: Evaluation | None) -> 
     if result.plan is None or evaluation is None:
         return explain_gap(result)
     value, gap = explain_value(problem, result, evaluation)
-    if isinstance(problem.objective, Throughput):
-        return [*value, *gap]
     return [*value, *explain_devices(problem, result.plan, evaluation, result.alternatives), *gap]
 
 
@@ -60,7 +59,8 @@ def explain_value(problem: Problem, result: Result, evaluation: Evaluation | Non
         chain = explain_chain(problem, result.plan, evaluation)
         return [*chain, *explain_offloading(problem, result, _singles(problem, result))], explain_gap(result)
     if isinstance(problem.objective, Throughput):
-        return explain_throughput(result, _singles(problem, result), len(problem.cluster)), explain_gap(result)
+        pace = explain_throughput(result, _singles(problem, result), len(problem.cluster))
+        return [*pace, *explain_copies(problem, result, evaluation)], explain_gap(result)
     if not isinstance(problem.objective, MaxLoad):
         return explain_single_best(problem, result), explain_gap(result)
     value = [
@@ -220,7 +220,7 @@ def reasons_unused(
             known[key] = _reason(problem, plan, evaluation, i, judge_move=len(known) < JUDGED_MOVES)
         alone = (alternatives or {}).get(ONLY + problem.cluster.devices[i].name)
         quoted = "" if alone is None or alone == float("inf") else f"; alone it would take {format_seconds(alone)}"
-        quoted += " a sample" if quoted and isinstance(problem.objective, MaxLoad) else ""
+        quoted += " a sample" if quoted and isinstance(problem.objective, MaxLoad | Throughput) else ""
         reasons[i] = known[key] + quoted
     return reasons
 
@@ -268,13 +268,16 @@ def _reason(problem: Problem, plan: Plan, evaluation: Evaluation, i: int, *, jud
             f"its {format_bytes(capacity)} of memory hold nothing: the smallest operator that must be placed needs "
             f"{format_bytes(need)}"
         )
-    steady, calls = isinstance(problem.objective, MaxLoad), isinstance(problem.objective, Offload)
+    steady = isinstance(problem.objective, MaxLoad | Throughput)
+    calls = isinstance(problem.objective, Offload)
     equal = "" if steady or calls else ", so it would add transfers and save no computing"
     parts = [_speed(p[:, i], p[np.arange(n), plan.device_of], allowed, equal)]
     held = int(problem.resident_bytes.sum())
     if held > capacity:
         parts.append(f"the network holds {format_bytes(held)}, more than its {format_bytes(capacity)}")
-    if judge_move and steady:
+    if judge_move and isinstance(problem.objective, Throughput):
+        pass
+    elif judge_move and steady:
         parts += best_move(problem, plan, evaluation, i)
     elif judge_move and calls:
         parts += best_call_move(problem, plan, evaluation, i)

@@ -11,11 +11,12 @@ from string import Template
 
 from placewright.evaluate import Evaluation
 from placewright.measurement import Measurement
-from placewright.objective import Makespan, MaxLoad, Offload
+from placewright.objective import Makespan, MaxLoad, Offload, Throughput
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.explain import explain_value, reasons_unused
 from placewright.report.html_calls import call_table, offload_device_table
+from placewright.report.html_copies import copy_table
 from placewright.report.html_data import timeline
 from placewright.report.html_loads import load_cards, load_chart, stage_table
 from placewright.report.html_parts import (
@@ -63,11 +64,19 @@ def html_report(
     """
     name = title if title is not None else problem.name or "unnamed network"
     plan = result.plan
-    steady = isinstance(problem.objective, MaxLoad)
+    steady = isinstance(problem.objective, MaxLoad | Throughput)
     wide: list[tuple[str, str]] = []
     data = script = ""
     if plan is not None and evaluation is not None:
-        show = _pipeline if steady else _offload if isinstance(problem.objective, Offload) else _schedule
+        show = (
+            _copies
+            if plan.copies
+            else _pipeline
+            if steady
+            else _offload
+            if isinstance(problem.objective, Offload)
+            else _schedule
+        )
         wide += show(problem, result, plan, evaluation)
         if math.isfinite(evaluation.schedule.makespan_s):
             data = _json_block(timeline(problem, result, evaluation, measurements))
@@ -130,6 +139,16 @@ def _pipeline(problem: Problem, result: Result, plan: Plan, evaluation: Evaluati
         ),
         ("Memory by part", memory_bars(evaluation, {s.devices[0]: s.name for s in stages})),
         ("One sample alone in the empty pipeline", _asset("timeline.html")),
+    ]
+
+
+def _copies(problem: Problem, result: Result, plan: Plan, evaluation: Evaluation) -> list[tuple[str, str]]:
+    devices = stages_of(problem, evaluation)
+    return [
+        ("Load of a sample over all copies", load_chart(problem, result, evaluation, devices)),
+        ("Copies of the network", copy_table(problem, plan)),
+        ("Memory by part", memory_bars(evaluation, {s.devices[0]: s.name for s in devices})),
+        ("One sample alone through the first copy", _asset("timeline.html")),
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from placewright.evaluate import Evaluation, calls_of
 from placewright.measurement import Measurement
-from placewright.objective import MaxLoad
+from placewright.objective import MaxLoad, Throughput
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.alternatives import PLAN
@@ -117,8 +117,10 @@ def timeline(
     modules = _table(module or "(top)" for module in module_groups([v.name for v in operators]))
     names = [d.name for d in devices]
     used = list(plan.devices_used)
-    steady = isinstance(problem.objective, MaxLoad)
-    if steady:  # in the order of the pipeline; a sample passes one of the copies of a stage
+    steady = isinstance(problem.objective, MaxLoad | Throughput)
+    if plan.copies:
+        used = sorted(set(plan.device_of.tolist()))
+    elif steady:  # in the order of the pipeline; a sample passes one of the copies of a stage
         stages = stages_of(problem, evaluation, plan)
         used = [stage.devices[0] for stage in stages]
         for stage in stages:

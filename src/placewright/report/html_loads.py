@@ -9,6 +9,7 @@ from html import escape
 
 from placewright.evaluate import Evaluation, Load
 from placewright.loads import objective_of
+from placewright.objective import Throughput
 from placewright.problem import Problem
 from placewright.report.html_parts import SHOWN_DEVICES, closing_rows, dot, row, table
 from placewright.report.listing import counted, percent
@@ -44,8 +45,12 @@ def load_cards(result: Result, evaluation: Evaluation | None) -> list[tuple[str,
         peaks = [format_seconds(peak) for peak in peaks_s(evaluation)]
         note += f"; {' + '.join(f'{peak} {name}' for peak, name in zip(peaks, names, strict=True))}"
     return [
-        ("max-load", format_seconds(result.value_s), note),
-        ("one sample alone", format_seconds(evaluation.schedule.makespan_s), "through the empty pipeline"),
+        ("time per sample" if result.plan.copies else "max-load", format_seconds(result.value_s), note),
+        (
+            "one sample alone",
+            format_seconds(evaluation.schedule.makespan_s),
+            f"through {'its first copy' if result.plan.copies else 'the empty pipeline'}",
+        ),
     ]
 
 
@@ -107,7 +112,8 @@ def load_chart(problem: Problem, result: Result, evaluation: Evaluation, stages:
 
 
 def _blocks(problem: Problem, load: Load, start: float) -> list[Block]:
-    overlap = objective_of(problem).overlap
+    objective = problem.objective
+    overlap = objective.overlap if isinstance(objective, Throughput) else objective_of(problem).overlap
     lanes = {"none": (0, 0, 0), "transfers": (0, 1, 1), "full": (0, 1, 2)}[overlap]
     number = max(lanes) + 1
     ends = [start] * number

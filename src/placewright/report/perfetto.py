@@ -13,7 +13,7 @@ from typing import Any
 
 from placewright.evaluate import Evaluation, calls_of, judge
 from placewright.measurement import Measurement, Span
-from placewright.objective import MaxLoad
+from placewright.objective import MaxLoad, Throughput
 from placewright.plan import Plan, Transfer
 from placewright.problem import Problem
 from placewright.report.calls import drawn_times, parts_of
@@ -69,7 +69,7 @@ def trace(problem: Problem, plan: Plan, measurements: Sequence[Measurement] = ()
         "seed": plan.provenance.seed,
         "version": plan.provenance.version,
     }
-    if isinstance(problem.objective, MaxLoad):
+    if isinstance(problem.objective, MaxLoad | Throughput):
         about["shows"] = ALONE
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
 
@@ -94,7 +94,7 @@ def _predicted(problem: Problem, plan: Plan) -> Iterator[Event]:
     devices, operators = problem.cluster.devices, problem.graph.operators
     start, finish = plan.schedule.start_s.tolist(), plan.schedule.finish_s.tolist()
     at = plan.device_of.tolist()
-    steady = isinstance(problem.objective, MaxLoad)
+    steady = isinstance(problem.objective, MaxLoad | Throughput)
     stage_of = {stage[0]: stage for stage in plan.replicas}
     for i in sorted(set(at)) if steady else plan.devices_used:
         name = copies([devices[j].name for j in stage_of.get(i, (i,))])

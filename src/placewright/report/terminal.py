@@ -23,6 +23,7 @@ from placewright.report.explain import explain
 from placewright.report.listing import counted, percent
 from placewright.report.loads import per_second
 from placewright.report.terminal_calls import call_tables
+from placewright.report.terminal_copies import copy_tables
 from placewright.report.terminal_loads import load_facts, load_tables
 from placewright.report.terminal_parts import (
     ABSENT,
@@ -281,7 +282,7 @@ def _tables(problem: Problem, evaluation: Evaluation, plan: Plan | None) -> list
     if isinstance(problem.objective, MaxLoad):
         return load_tables(problem, evaluation, plan)
     if isinstance(problem.objective, Throughput):
-        return load_tables(problem, evaluation)
+        return copy_tables(problem, evaluation, plan)
     if isinstance(problem.objective, Offload):
         return call_tables(problem, evaluation, plan)
     return [_device_table(evaluation), _memory_table(evaluation)]
