@@ -39,7 +39,7 @@ from tests.throughput.brute_force import optimum, value_of_copies
 from tests.throughput.random_problems import throughput_problems
 
 NAMES = ("data-parallel", "model-parallel", "copies", "copies-exact")
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def two_devices(objective: Throughput | str = "throughput", *, backward: bool = False) -> Problem:
@@ -52,16 +52,16 @@ def two_devices(objective: Throughput | str = "throughput", *, backward: bool = 
     return Problem(graph, pair, [[1.0, 2.0]] * len(operators), objective)
 
 
-@settings(FEW, max_examples=15)
+@settings(FEW, max_examples=40)
 @given(throughput_problems(4, 2))
 def test_solvers_and_bounds_agree_with_brute_force(problem: Problem) -> None:
     """No plan is below the optimum of all placements and holdings, no bound above; the exact solver meets it."""
     best = optimum(problem)
     for bound in ("fractional-load", "fractional-cuts"):
-        found = BOUNDS["throughput"][bound](problem, budget=Budget(20), rng=np.random.default_rng(0))
+        found = BOUNDS["throughput"][bound](problem, budget=Budget(iterations=50), rng=np.random.default_rng(0))
         assert found.lower_bound_s <= best * (1 + 1e-9)
     for name in NAMES:
-        result = SOLVERS["throughput"][name].algorithm(problem, budget=Budget(20), rng=np.random.default_rng(0))
+        result = SOLVERS["throughput"][name].algorithm(problem, budget=Budget(iterations=50), rng=np.random.default_rng(0))
         assert result.lower_bound_s <= best * (1 + 1e-9) or result.infeasible
         if result.plan is not None:
             assert verify(problem, result.plan) == ()
@@ -75,7 +75,7 @@ def test_solvers_and_bounds_agree_with_brute_force(problem: Problem) -> None:
 @given(throughput_problems(5, 2, contiguity="any", memory=False, backward=False, unreachable=False))
 def test_copies_are_proved_optimal_on_two_devices(problem: Problem) -> None:
     """Without contiguity, memory and training, cutting the divided copies loses nothing: plan and bound meet."""
-    result = SOLVERS["throughput"]["copies"].algorithm(problem, budget=Budget(20), rng=np.random.default_rng(0))
+    result = SOLVERS["throughput"]["copies"].algorithm(problem, budget=Budget(iterations=50), rng=np.random.default_rng(0))
     assume(result.plan is not None)
     assert result.lower_bound_s == pytest.approx(result.value_s, rel=1e-6, abs=1e-9)
 
