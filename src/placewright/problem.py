@@ -13,7 +13,7 @@ import numpy.typing as npt
 from placewright.cluster import Cluster
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
-from placewright.objective import Makespan, MaxLoad, Objective, Offload, as_objective
+from placewright.objective import Makespan, MaxLoad, Objective, Offload, Throughput, as_objective
 
 __all__ = ["Problem", "Times", "Wish"]
 
@@ -254,13 +254,15 @@ class Problem:
 def _syncs_for_nothing(problem: Problem) -> bool:
     """Whether replicas would synchronise over no link, or an infinite one where a table gives the times."""
     objective, cluster = problem.objective, problem.cluster
-    if not isinstance(objective, MaxLoad) or not objective.replicate:
+    if not (isinstance(objective, Throughput) or (isinstance(objective, MaxLoad) and objective.replicate)):
         return False
     if objective.sync_bandwidth_bytes_per_s is not None or not any(v.backward for v in problem.graph.operators):
         return False
     given = problem.times.transfer_s is not None
     if given and any(link.bandwidth_bytes_per_s == float("inf") for link in cluster.links):
         return True
+    if isinstance(objective, Throughput):  # copies need not meet: those that do are judged
+        return False
     p = problem.times.processing_s
     apart = np.argwhere((cluster.rule_of < 0) & ~np.eye(len(cluster), dtype=bool))
     return any(bool((p[:, i] == p[:, j]).all()) for i, j in apart.tolist())

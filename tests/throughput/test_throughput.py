@@ -23,14 +23,17 @@ from placewright import (
     Result,
     Tensor,
     Throughput,
+    Times,
     evaluate,
     read_plan,
     solve,
     verify,
     write_plan,
+    write_problem,
 )
 from placewright.algorithm import Budget
 from placewright.bounds import BOUNDS
+from placewright.cli import main
 from placewright.evaluate import judge, plan_for
 from placewright.execute import run_plan
 from placewright.io.partitioning_split import split_to_json
@@ -61,7 +64,9 @@ def test_solvers_and_bounds_agree_with_brute_force(problem: Problem) -> None:
         found = BOUNDS["throughput"][bound](problem, budget=Budget(iterations=50), rng=np.random.default_rng(0))
         assert found.lower_bound_s <= best * (1 + 1e-9)
     for name in NAMES:
-        result = SOLVERS["throughput"][name].algorithm(problem, budget=Budget(iterations=50), rng=np.random.default_rng(0))
+        result = SOLVERS["throughput"][name].algorithm(
+            problem, budget=Budget(iterations=50), rng=np.random.default_rng(0)
+        )
         assert result.lower_bound_s <= best * (1 + 1e-9) or result.infeasible
         if result.plan is not None:
             assert verify(problem, result.plan) == ()
@@ -75,7 +80,9 @@ def test_solvers_and_bounds_agree_with_brute_force(problem: Problem) -> None:
 @given(throughput_problems(5, 2, contiguity="any", memory=False, backward=False, unreachable=False))
 def test_copies_are_proved_optimal_on_two_devices(problem: Problem) -> None:
     """Without contiguity, memory and training, cutting the divided copies loses nothing: plan and bound meet."""
-    result = SOLVERS["throughput"]["copies"].algorithm(problem, budget=Budget(iterations=50), rng=np.random.default_rng(0))
+    result = SOLVERS["throughput"]["copies"].algorithm(
+        problem, budget=Budget(iterations=50), rng=np.random.default_rng(0)
+    )
     assume(result.plan is not None)
     assert result.lower_bound_s == pytest.approx(result.value_s, rel=1e-6, abs=1e-9)
 
@@ -177,3 +184,34 @@ def test_auto_proves_a_mixture() -> None:
     """On the pair of devices 4/3 s is optimal: no placement has a smaller load at prices 2/3 and 1/3."""
     result: Result = solve(two_devices(), budget=5)
     assert result.value_s == pytest.approx(4 / 3) and result.status.value == "optimal"
+
+
+def test_a_table_of_times_says_nothing_of_synchronisation() -> None:
+    """In training, beside a table of transfer times, links without a bandwidth would synchronise for nothing."""
+    trained = two_devices(backward=True)
+    endless = Cluster(trained.cluster.devices, [Link(0.0, float("inf"), link_class="same-host")])
+    times = Times(trained.times.processing_s, np.zeros((1, 2, 2)))
+    with pytest.raises(InvalidInput, match="--sync-bandwidth"):
+        Problem(trained.graph, endless, times, Throughput())
+    Problem(trained.graph, endless, times, Throughput(sync_bandwidth_bytes_per_s=1e9))
+
+
+def test_the_command_line_plans_for_throughput(tmp_path: Path) -> None:
+    """A problem file is planned, shown and verified; flags of max-load alone are refused."""
+    problem = two_devices()
+    write_problem(tmp_path / "p.json", problem)
+    out = str(tmp_path / "plan.json")
+    commands = (
+        ["plan", str(tmp_path / "p.json"), "--budget", "5s", "-o", out],
+        ["show", out, "--report", str(tmp_path / "r.html"), "--trace", str(tmp_path / "t.json")],
+        ["verify", out, out],
+        ["evaluate", out, out],
+    )
+    for command in commands:
+        with pytest.raises(SystemExit) as end:
+            main(command)
+        assert end.value.code == 0, command
+    assert "Copies of the network" in (tmp_path / "r.html").read_text()
+    with pytest.raises(SystemExit) as end:
+        main(["plan", str(tmp_path / "p.json"), "--objective", "throughput", "--replicate"])
+    assert end.value.code == 2

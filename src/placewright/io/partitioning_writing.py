@@ -21,7 +21,7 @@ from placewright.io.partitioning_file import (
     node_ids,
     without_id,
 )
-from placewright.objective import MaxLoad, Offload
+from placewright.objective import MaxLoad, Offload, Throughput
 from placewright.problem import Problem
 
 __all__ = ["problem_to_partitioning"]
@@ -151,7 +151,7 @@ def _inexpressible(problem: Problem) -> Iterator[str]:
     yield from _unlike(problem)
     graph, devices = problem.graph, problem.cluster.devices
     # Cuts are no part of a load, nor of a call.
-    cuts = np.zeros(1) if isinstance(problem.objective, MaxLoad | Offload) else problem.cut_s
+    cuts = np.zeros(1) if isinstance(problem.objective, MaxLoad | Throughput | Offload) else problem.cut_s
     if cuts.any():
         v, i = np.argwhere(cuts)[0].tolist()
         yield f"a cut at {graph.operators[v].name!r} costs {cuts[v, i]} s on {devices[i].name!r}; it knows no such cost"

@@ -130,6 +130,12 @@ class CutProgram:
         solver = new_highs()
         solver.setOptionValue("time_limit", max(0.05, min(share * budget.left_s, 1e6)))
         solver.passModel(self._model(highspy))
+
+        def interrupt(event: Any) -> None:
+            event.data_in.user_interrupt = budget.cancelled.is_set()
+
+        for signal in (solver.cbSimplexInterrupt, solver.cbIpmInterrupt):
+            signal += interrupt
         solver.run()
         solution = solver.getSolution()
         values, dual = (np.asarray(part, dtype=np.float64) for part in (solution.col_value, solution.row_dual))
