@@ -27,6 +27,7 @@ RESULT_KEYS = [
     "devices",
     "channels",
     "replicas",
+    "copies",
     "calls",
     "bounds",
     "alternatives",
