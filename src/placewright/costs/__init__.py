@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placewright.costs.analytic import analytic
+from placewright.costs.kv_cache import LayerCache, layer_caches
 from placewright.costs.profile import profile
 from placewright.costs.profile_report import Fallback, ProfileReport
 from placewright.costs.roofline import roofline
@@ -14,7 +15,16 @@ if TYPE_CHECKING:
 
     from placewright.costs.torch_memory import ProgramMemory
 
-__all__ = ["Fallback", "ProfileReport", "analytic", "profile", "program_memory", "roofline"]
+__all__ = [
+    "Fallback",
+    "LayerCache",
+    "ProfileReport",
+    "analytic",
+    "layer_caches",
+    "profile",
+    "program_memory",
+    "roofline",
+]
 
 
 def program_memory(program: ExportedProgram) -> ProgramMemory:
