@@ -97,54 +97,71 @@ def priced_cuts(
 
 
 @njit(cache=True)
+def _reaches(
+    compute: Floats,
+    sent: Floats,
+    banned: Ints,
+    resident: Floats,
+    capacity: Floats,
+    sync: Floats,
+    time: float,
+    overlaps: bool,
+    divided: bool,
+) -> bool:
+    """Whether devices that take blocks in turn, as many as each can, take all of them; see :func:`divided_time`."""
+    S, N = compute.shape
+    at, part = 0, 0.0
+    for s in range(S):
+        left = time if overlaps else time - sent[s]
+        room = capacity[s]
+        while at < N - 1 and banned[s, at + 1] == banned[s, at]:
+            held = resident[at + 1] - resident[at]
+            if held > room or left <= 0.0:
+                break
+            work = compute[s, at + 1] - compute[s, at] + time * (sync[at + 1] - sync[at])
+            if work * (1.0 - part) > left:
+                if divided:
+                    part += left / work
+                break
+            left -= work * (1.0 - part)
+            room -= held
+            at += 1
+            part = 0.0
+    return at == N - 1
+
+
+@njit(cache=True)
 def divided_time(
     compute: Floats,
-    begins: Floats,
-    ends: Floats,
+    sent: Floats,
     banned: Ints,
     resident: Floats,
     capacity: Floats,
     sync: Floats,
     overlaps: bool,
 ) -> float:
-    """Find the least largest load of a stage when blocks may be divided among neighbours: no mixture of cuts is better.
+    """Estimate the least largest load of a stage when samples may be cut at different places; ``inf``: it does not fit.
 
-    Arrays as for :func:`best_cuts`; begins, ends (S,): the least that a device pays where its stage begins, or ends.
-    At a time T each device takes blocks in turn, the last one in part, while computing, what it sends and T x sync are
-    within T and bytes within its memory; a block that is banned stops it.
+    Arrays as for :func:`best_cuts`; sent (S,): what a device pays at least for what crosses the ends of its stage. At a
+    time T each device takes blocks in turn while computing, what it sends and T x sync are within T and bytes within
+    its memory: the last one in part, which both that share it hold, or only whole ones; the better of the two counts.
     """
     S, N = compute.shape
-    low, high = 0.0, np.inf
-    time = 0.0
+    high = 0.0
     for s in range(S):
-        time += compute[s, N - 1] + begins[s] + ends[s]
-    for _ in range(60):
-        at, part = 0, 0.0
-        for s in range(S):
-            left = time if overlaps else time - begins[s] - ends[s]
-            room = capacity[s]
-            while at < N - 1 and banned[s, at + 1] == banned[s, at]:
-                work = compute[s, at + 1] - compute[s, at] + time * (sync[at + 1] - sync[at])
-                held = resident[at + 1] - resident[at]
-                rest = 1.0 - part
-                take = rest
-                if work * take > left:
-                    take = max(0.0, left / work)
-                if held * take > room:
-                    take = max(0.0, room / held)
-                if take < rest:
-                    part += take
-                    break
-                left -= work * take
-                room -= held * take
-                at += 1
-                part = 0.0
-        if at == N - 1:
-            high = time
-            time = 0.5 * (low + high)
-        else:
-            low = time
-            time = 0.5 * (low + high) if high < np.inf else 2.0 * time
-        if high - low <= 1e-6 * high or time > 1e30:
-            break
-    return high
+        high += compute[s, N - 1] + sent[s]
+    least = np.inf
+    for divided in (True, False):
+        low, top = 0.0, high
+        if not _reaches(compute, sent, banned, resident, capacity, sync, top, overlaps, divided):
+            top *= 16.0
+            if not _reaches(compute, sent, banned, resident, capacity, sync, top, overlaps, divided):
+                continue
+        for _ in range(40):
+            middle = 0.5 * (low + top)
+            if _reaches(compute, sent, banned, resident, capacity, sync, middle, overlaps, divided):
+                top = middle
+            else:
+                low = middle
+        least = min(least, top)
+    return float(least)

@@ -27,7 +27,7 @@ Part: TypeAlias = tuple[npt.NDArray[np.int32], float]
 MOST_ENTRIES = 500_000_000
 """Positions of the line times tensors."""
 
-ROUNDS = 20
+ROUNDS = 40
 """Times that teams are chosen before what is known of them has to do."""
 
 SYNC_ROUNDS = 3
@@ -45,8 +45,8 @@ class ServerTeams:
        value(s, b) = min over a of max(value(s - 1, a), load of a..b on device s).
     3. *Mixture*: a pipeline's cuts are whole blocks; its copies differ in them so that loads even out, within what
        memory holds. A linear program by column generation: the best cuts for prices are a shortest path.
-    4. *Numbers*: an integer program over teams with one row a kind. A team is rated by what it makes at most, blocks
-       divided, until it is chosen; then 2 and 3 say what it makes, until all that are chosen are known.
+    4. *Numbers*: an integer program over teams with one row a kind. A team is rated by an estimate, with
+       blocks divided, until it is chosen; then 2 and 3 say what it makes, until all that are chosen are known.
     5. *Names*: teams are given servers; each copy of each pipeline takes samples in proportion to its rate.
 
     In training, synchronisation takes a share of each device's time that depends on the time per sample: none at first;
@@ -100,8 +100,8 @@ class ServerTeams:
         return Result(best, solver="servers")
 
     def _planned(self, rates: _Rates, teams: Sequence[Team], budget: Budget) -> Plan | None:
-        """Choose teams by what they make at most, learn what those make that are chosen, and choose again."""
-        values, known = [rates.at_most(team) for team in teams], dict[int, list[Rated]]()
+        """Choose teams by estimates, learn what those make that are chosen, and choose again."""
+        values, known = [rates.estimate(team) for team in teams], dict[int, list[Rated]]()
         available = [len(kind) for kind in rates.kinds]
         counts = chosen(teams, values, available)
         for _ in range(ROUNDS):
@@ -159,7 +159,7 @@ class _Rates:
 
     def __init__(self, line: Line, kinds: Sequence[Servers], sync: Floats) -> None:
         self.line, self.kinds, self.sync = line, kinds, sync
-        self._bounds: dict[Alike, float] = {}
+        self._estimates: dict[Alike, float] = {}
         self._known: dict[Alike, Rated] = {}
 
     def pipelines(self, team: Team) -> list[Pipeline]:
@@ -167,13 +167,13 @@ class _Rates:
         together = len(team.pipelines)
         return [Pipeline(self.line, team.devices(p, self.kinds), together) for p in range(together)]
 
-    def at_most(self, team: Team) -> float:
-        """Return samples a second that no mixture of cuts exceeds; 0 where a pipeline does not hold the network."""
+    def estimate(self, team: Team) -> float:
+        """Return about how many samples a second it makes; 0 where a pipeline does not hold the network."""
         found = []
         for pipeline in self.pipelines(team):
-            if pipeline.alike not in self._bounds:
-                self._bounds[pipeline.alike] = pipeline.at_most(self.sync)
-            found.append(self._bounds[pipeline.alike])
+            if pipeline.alike not in self._estimates:
+                self._estimates[pipeline.alike] = pipeline.estimate(self.sync)
+            found.append(self._estimates[pipeline.alike])
         return sum(found) if min(found) > 0.0 else 0.0
 
     def of(self, team: Team) -> list[Rated]:

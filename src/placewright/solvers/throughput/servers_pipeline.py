@@ -91,22 +91,14 @@ class Pipeline:
         busiest = max(load, float(self._channel_s(cuts).max(initial=0.0)))
         return (1.0 / busiest if 0.0 < busiest < np.inf else 0.0), cuts
 
-    def at_most(self, sync: Floats) -> float:
-        """Return samples a second that no mixture of cuts exceeds: blocks divided, and every border the cheapest."""
+    def estimate(self, sync: Floats) -> float:
+        """Return about how many samples a second a mixture of cuts may make, with the cheapest borders."""
         inner = self.border[:, 1:-1].min(axis=1, initial=np.inf)
         inner[~np.isfinite(inner)] = 0.0
-        pays = self.pays.astype(np.float64)
-        time = divided_time(
-            self.compute,
-            inner[:-1] * pays,
-            inner[1:] * pays,
-            self.banned,
-            self.line.resident,
-            self.capacity,
-            sync,
-            self.overlaps,
-        )
-        return 1.0 / time if time > 0.0 else 0.0
+        sent = (inner[:-1] + inner[1:]) * self.pays
+        memory = self.line.resident, self.capacity
+        time = divided_time(self.compute, sent, self.banned, *memory, sync, self.overlaps)
+        return 1.0 / time if 0.0 < time < np.inf else 0.0
 
     def _channel_s(self, cuts: Ints) -> Floats:
         crossing = np.array([self.border[s, cuts[s]] for s in range(len(cuts))])

@@ -29,11 +29,11 @@ DEEPER = (1, 2, 3, 4)
 MORE = 3
 """Servers beyond those that hold the network, of its kind or another."""
 
-MOST_OF_A_KIND = 12
-"""Servers of one kind that servers of another complete."""
+FEW = 12
+"""Numbers of servers of one kind that servers of another complete, about."""
 
-ALL = 64
-"""Devices up to which one pipeline over all of them is tried."""
+SHARES = 32
+"""Equal parts of all servers, or of all of a kind, at most."""
 
 NODES = 2_000
 """Of the search for the best numbers of teams."""
@@ -75,8 +75,8 @@ def teams_of(line: Line, kinds: Sequence[Servers]) -> Iterator[Team]:
     """Teams worth trying, each once, the plainest first.
 
     One server split among pipelines; as many servers of one kind as hold the network, some more or times as many, in
-    one pipeline; servers of two kinds that hold it together, or some more; and everything in one pipeline where that
-    is short.
+    one pipeline; servers of two kinds that hold it together, or some more; and equal parts of all servers, or of all of
+    a kind.
     """
     seen: set[Team] = set()
     for team in _all_teams(line, kinds):
@@ -103,12 +103,16 @@ def _all_teams(line: Line, kinds: Sequence[Servers]) -> Iterator[Team]:
         for count in sorted({need + more for more in range(MORE + 1)} | {need * deeper for deeper in DEEPER}):
             yield _chain(places, {k: count})
         for j in range(k + 1, K):
-            for count in range(1, min(need + MORE, MOST_OF_A_KIND) + 1):
+            step = -(-need // FEW)
+            for count in range(step, need + MORE + 1, step):
                 other = least(j, count * memory[k])
                 for more in range(MORE + 1):
                     yield _chain(places, {k: count, j: other + more})
-    if sum(len(kind) * n for kind, n in zip(kinds, places, strict=True)) <= ALL:
-        yield _chain(places, {k: len(kinds[k]) for k in range(K)})
+    for parts in range(1, SHARES + 1):
+        for members in (range(K), *([k] for k in range(K) if K > 1)):
+            counts = {k: len(kinds[k]) // parts for k in members if len(kinds[k]) >= parts}
+            if sum(memory[k] * count for k, count in counts.items()) >= total and counts:
+                yield _chain(places, counts)
 
 
 def _splits(devices: int) -> Iterator[tuple[int, ...]]:
