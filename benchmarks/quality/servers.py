@@ -61,7 +61,7 @@ def clocked(call: Callable[[], Any]) -> tuple[float, Any]:
 def problem_of(
     shape: Shape, training: bool = False, servers: tuple[int, int, int] = SERVERS[-1], **options: Any
 ) -> pw.Problem:
-    """The model on the first so many servers of each kind."""
+    """Put the model on the first so many servers of each kind."""
     whole = read_cluster(CLUSTER)
     kept = {f"{kind}{k}" for kind, count in zip("hal", servers, strict=True) for k in range(count)}
     devices = [d for d in whole.devices if d.host in kept]
@@ -73,7 +73,7 @@ def problem_of(
 
 
 def solved(problem: pw.Problem) -> dict[str, Any]:
-    """Steps one after the other, with their processor seconds."""
+    """Take the steps one after the other, with their processor seconds."""
     classes_s, _ = clocked(lambda: (problem.cluster.channels_of, symmetry_of(problem)))
     bound_s, bound = clocked(lambda: bound_of(problem, budget=Budget(), rng=np.random.default_rng(0)).lower_bound_s)
     plan_s, result = clocked(lambda: ServerTeams()(problem, budget=Budget(), rng=np.random.default_rng(0)))
@@ -94,7 +94,7 @@ def one_pipeline(problem: pw.Problem) -> float:
 
 
 def data_parallel(problem: pw.Problem) -> float:
-    """The whole network on each device that holds it, shares in proportion to speed."""
+    """Put the whole network on each device that holds it, shares in proportion to speed."""
     rooms = np.flatnonzero(problem.cluster.capacity_bytes >= problem.resident_bytes.sum())
     if not len(rooms):
         return math.inf
@@ -138,7 +138,7 @@ def named(problem: pw.Problem) -> tuple[int, int, float]:
 
 
 def unlike(problem: pw.Problem) -> pw.Problem:
-    """The same problem with a byte more of memory on each device than on the last: nothing can be exchanged."""
+    """Give each device a byte more of memory than the last: nothing can be exchanged."""
     cluster = problem.cluster
     devices = [replace(d, memory_bytes=(d.memory_bytes or 0) + k) for k, d in enumerate(cluster.devices)]
     return pw.Problem(problem.graph, pw.Cluster(devices, cluster.links), problem.times, problem.objective)
