@@ -1,0 +1,162 @@
+"""Commands about a plan that is there: run, show, explain, evaluate, verify, export."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from placewright.cli.console import present, print_json, progress_line
+from placewright.options import AsJson, BudgetText, PlanPath, ProblemPath, ReportPath, Seed, TracePath
+
+__all__ = ["evaluate", "explain", "export", "run", "show", "verify"]
+
+
+def run(
+    plan_path: PlanPath,
+    model: Annotated[str | None, typer.Option("--model", help="The network, where it is not beside the plan.")] = None,
+    runs: Annotated[int, typer.Option("--runs", help="Counted runs.", min=1)] = 20,
+    alone: Annotated[
+        bool, typer.Option("--alone/--no-alone", help="Also run the network on each device alone.")
+    ] = True,
+    timeout: Annotated[str, typer.Option("--timeout", help="Longest that one run may take.")] = "60s",
+    processes: Annotated[
+        bool, typer.Option("--processes", help="PyTorch: a process for each device, as torchrun starts them.")
+    ] = False,
+    weights: Annotated[
+        str | None, typer.Option("--weights", help="With --processes: safetensors file or folder, or 'random'.")
+    ] = None,
+    report: ReportPath = None,
+    trace: TracePath = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run a plan, check its outputs against the unsplit network, and compare measured with predicted time."""
+    from placewright.evaluate import judge
+    from placewright.execute import run_plan
+    from placewright.io import check_writable, read_plan, runs_to_json, write_atomic
+    from placewright.report import html_report, plan_report, trace_json
+    from placewright.units import parse_seconds
+
+    progress = progress_line()
+    longest = parse_seconds(timeout, "--timeout", "60s")
+    check_writable(report, trace)
+    file = read_plan(plan_path)
+    measured = run_plan(
+        file.problem,
+        file.plan,
+        folder=plan_path.parent,
+        model=model,
+        runs=runs,
+        alone=alone,
+        timeout_s=longest,
+        processes=plan_path if processes else None,
+        weights=weights,
+        on_progress=progress.tell,
+    )
+    judged = judge(file.problem, file.plan)
+    if report is not None:
+        write_atomic(report, html_report(file.problem, file.result, judged, measured))
+    if trace is not None:
+        write_atomic(trace, trace_json(file.problem, file.plan, measured))
+    if as_json:
+        print_json(runs_to_json(file.problem, measured))
+    else:
+        present(plan_report(file.problem, file.result, judged, measured))
+    return 0
+
+
+def show(plan_path: PlanPath, report: ReportPath = None, trace: TracePath = None) -> int:
+    """Show a plan: value and proof, what each device does and holds, alternatives, and why."""
+    from placewright.evaluate import judge
+    from placewright.io import read_plan, write_atomic
+    from placewright.report import html_report, plan_report, trace_json
+
+    file = read_plan(plan_path)
+    judged = judge(file.problem, file.plan)
+    if report is not None:
+        write_atomic(report, html_report(file.problem, file.result, judged))
+    if trace is not None:
+        write_atomic(trace, trace_json(file.problem, file.plan))
+    present(plan_report(file.problem, file.result, judged))
+    return 0
+
+
+def explain(
+    plan_path: PlanPath,
+    budget: BudgetText = "20s",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> int:
+    """Say why a plan is as it is, and how far each figure may be off before another plan is better."""
+    from placewright.evaluate import judge
+    from placewright.io import read_plan
+    from placewright.report import explain as sentences_for
+    from placewright.report import sensitivity_report, sensitivity_to_json
+    from placewright.sensitivity import sensitivity
+    from placewright.units import parse_seconds
+
+    progress = progress_line()
+    seconds = parse_seconds(budget, "--budget", "20s")
+    file = read_plan(plan_path)
+    why = sentences_for(file.problem, file.result, judge(file.problem, file.plan))
+    found = sensitivity(file.problem, file.result, budget=seconds, seed=seed, on_progress=progress.step)
+    progress.close()
+    if as_json:
+        print_json({"why": why, **sensitivity_to_json(found)})
+    else:
+        present(sensitivity_report(found, why))
+    return 0
+
+
+def evaluate(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = False) -> int:
+    """Compute a plan's value, schedule and memory on a problem. Exit code 3 when it breaks a rule."""
+    from placewright.evaluate import judge
+    from placewright.io import evaluation_to_json
+    from placewright.posing import posed_plan
+    from placewright.report import evaluation_report
+
+    problem, file = posed_plan(problem_path, plan_path)
+    judged = judge(problem, file.plan)
+    if as_json:
+        print_json(evaluation_to_json(problem, judged))
+    else:
+        present(evaluation_report(problem, judged))
+    return 0 if judged.feasible else 3
+
+
+def verify(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = False) -> int:
+    """Check a plan by code that shares nothing with the solvers. Exit code 3 when it breaks a rule."""
+    from placewright.io import verdict_to_json
+    from placewright.posing import posed_plan
+    from placewright.report import verify_report
+    from placewright.verify import verify as check
+
+    problem, file = posed_plan(problem_path, plan_path)
+    violations = check(problem, file.plan)
+    if as_json:
+        print_json(verdict_to_json(problem, violations))
+    else:
+        present(verify_report(violations))
+    return 3 if violations else 0
+
+
+def export(
+    plan_path: PlanPath,
+    format: Annotated[str, typer.Option("--format", help="dnn-partitioning: its split JSON.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it here, not to the terminal.")] = None,
+) -> int:
+    """Write a plan in the words of another program."""
+    from placewright.export import PLAN_FORMATS, check_format, plan_text
+    from placewright.io import check_writable, read_plan, write_atomic
+
+    check_format(format, PLAN_FORMATS)
+    check_writable(output)
+    file = read_plan(plan_path)
+    text = plan_text(file.problem, file.plan, format)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_atomic(output, text)
+    return 0
