@@ -180,7 +180,9 @@ def _free_nodes(graph: Graph) -> set[Node]:
     return free
 
 
-def _weight_views(live: list[Node], aliases: Aliases, weights: Mapping[str, Weight], written_back: set[str]) -> set[Node]:
+def _weight_views(
+    live: list[Node], aliases: Aliases, weights: Mapping[str, Weight], written_back: set[str]
+) -> set[Node]:
     """Find views of weights that nothing writes to, and their ``getitem`` nodes."""
     written = {s for row in aliases.writes.values() for s in row}
     found: set[Node] = set()
