@@ -99,9 +99,11 @@ def table(rows: Sequence[Row], auto_s: float) -> list[str]:
         cells += [f"{row[key]:.2f}" for key in ("problem", "heft", "etf", "bounds", "GB")]
         values = [row["heft value"], row["etf value"]]
         cells += [f"{v / row['bound']:.2f}" if v < math.inf else "no plan" for v in values]
-        if auto_s:
+        if "auto" in row:
             cells += [f"{row['auto value'] / min(values):.3f}", f"{row['auto value'] / row['auto bound']:.2f}"]
             cells += [f"{row['auto']:.0f}", f"{row['GB auto']:.2f}"]
+        elif auto_s:
+            cells += ["-"] * 4  # small networks: see docs/makespan.md
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
