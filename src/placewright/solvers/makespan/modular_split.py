@@ -18,6 +18,7 @@ from placewright.result import Result
 from placewright.rounding import rounded_down
 from placewright.solvers.makespan.module_chain import ModuleChain
 from placewright.solvers.makespan.module_memory import within_memory
+from placewright.solvers.makespan.module_refute import schedule_within
 from placewright.solvers.makespan.module_steps import NAME, StepTable, joined, take_apart
 from placewright.solvers.makespan.module_trunk import Trunk, completed, loose_trunks, trunk_of
 from placewright.solvers.makespan.modules import modules_of, within
@@ -26,6 +27,18 @@ __all__ = ["ModularSplit", "why_no_modules"]
 
 MOVES_AN_OPERATOR, MOST_MOVES = 300, 6000
 """Moves of the quick search for each operator of a module, and for all of it."""
+
+POLISHED, POLISH_SHARE = 8_000, 0.2
+"""Moves of a longer search for each operator of a module on the best way so far, and its part of the budget."""
+
+REFUTED_FROM = 20
+"""Operators of a module from which on times are refuted one after the other."""
+
+STEP, SMALL = 0.3, 0.005
+"""Part of what a module's bound lacks that is tried first, and of its value, what is tried at once in any case."""
+
+EASIER, HARDER = 0.4, 1.5
+"""What the part is multiplied with after a failure, and after a success."""
 
 SEARCH_SHARE = 0.25
 """Of the budget, for the quick searches."""
@@ -264,6 +277,7 @@ class ModularSplit:
         """Solve modules on the shortest path until it is as long as the best plan, or the budget is spent."""
         table, chain = w.table, w.table.chain
         most = 1 if w.budget.iterations is not None else 8
+        self._polish(w)
         while True:
             length, path = chain.shortest(table.low)
             w.prove(rounded_down(length))
@@ -276,14 +290,17 @@ class ModularSplit:
                 return
             # Small ones first, so that large ones have little to spare; then what is furthest from being known.
             key = min(open_, key=lambda k: (table.effort(k), on.count(k) * (table.low[k] - high[k]), k))
-            spare = float("inf")
+            spare, goal = float("inf"), float("inf")
             if np.isfinite(w.value_s):
                 spare = float(table.low[key]) + (w.value_s - length) / on.count(key)
+                # Each step as far towards its plan as it takes all of them together to reach the best plan's value.
+                lacking = sum(float(high[k] - table.low[k]) for k in on)
+                goal = float(table.low[key] + (high[key] - table.low[key]) * min(1.0, (w.value_s - length) / lacking))
             if key not in table.closer:
                 table.closer.add(key)
                 self._look_closer(w, key, spare, nested=nested)
             else:
-                self._solve(w, key, spare)
+                self._solve(w, key, spare, goal)
             w.join()
 
     def _look(self, w: _Work) -> None:
@@ -306,6 +323,29 @@ class ModularSplit:
                 moves = Budget(part.left_s, min(MOVES_AN_OPERATOR * len(one.graph), MOST_MOVES), w.budget.cancelled)
                 table.keep(key, self.search(one, budget=moves, rng=w.rng).plan)
 
+    def _polish(self, w: _Work) -> None:
+        """Search longer for plans of the modules on the best way so far, until all of them have had their turn."""
+        table, chain, done = w.table, w.table.chain, set[int]()
+        part = w.budget.share(POLISH_SHARE)
+        while self.search is not None and not part.spent and w.budget.iterations is None:
+            _, path = chain.shortest(table.high)
+            on = [int(s.key[at]) for s, at in zip(chain.steps, path, strict=False)]
+            todo = [
+                k
+                for k in dict.fromkeys(on)
+                if k not in done
+                and len(table.problem(k).graph) >= REFUTED_FROM
+                and table.upper(k) * (1.0 - CLOSE) > table.low[k]
+            ]
+            if not todo:
+                return
+            key = max(todo, key=lambda k: (table.upper(k) - table.low[k], k))
+            done.add(key)
+            one = table.problem(key)
+            moves = Budget(part.left_s, POLISHED * len(one.graph), part.cancelled)
+            table.keep(key, self.search(one, budget=moves, rng=w.rng, incumbent=table.found.get(key)).plan)
+            w.join()
+
     def _look_closer(self, w: _Work, key: int, spare_s: float, *, nested: bool) -> None:
         """Bound a step on the path more closely, or, where it is large, cut it loosely and search for a better plan."""
         table, one = w.table, w.table.problem(key)
@@ -318,18 +358,33 @@ class ModularSplit:
             plan, bound = self._loosely(one, part, w.rng, table.found.get(key), lambda plan, bound: None, spare_s)
             table.raise_to(key, bound)
             table.keep(key, plan)
-        if (
-            self.search is not None
-            and MOVES_AN_OPERATOR * n > MOST_MOVES
-            and table.upper(key) > spare_s * (1.0 + CLOSE)
-        ):
-            moves = Budget(w.budget.left_s, MOVES_AN_OPERATOR * n, w.budget.cancelled)
+        if self.search is not None and n >= REFUTED_FROM and table.upper(key) * (1.0 - CLOSE) > table.low[key]:
+            many = POLISHED if w.budget.iterations is None else MOVES_AN_OPERATOR
+            moves = Budget(w.budget.left_s, many * n, w.budget.cancelled)
             table.keep(key, self.search(one, budget=moves, rng=w.rng, incumbent=table.found.get(key)).plan)
 
-    def _solve(self, w: _Work, key: int, spare_s: float) -> None:
+    def _solve(self, w: _Work, key: int, spare_s: float, goal_s: float) -> None:
         """Raise the bound of a step until it is its value or ``spare_s``, or its time is spent."""
         table, one, budget = w.table, w.table.problem(key), w.budget
         seconds = min(budget.left_s, table.effort(key))
+        known = table.found.get(key)
+        if budget.iterations is None and known is not None and len(one.graph) >= REFUTED_FROM and np.isfinite(goal_s):
+            low, high = float(table.low[key]), known.value_s
+            step = table.step.get(key, STEP)
+            limit = (
+                low + step * (goal_s - low) if step * (goal_s - low) > SMALL * high else min(goal_s, low + SMALL * high)
+            )
+            limit = min(limit, high * (1.0 - CLOSE / 2.0))
+            clock = Budget(seconds, None, budget.cancelled)
+            answer = schedule_within(one, limit, known, clock, w.rng)
+            table.raise_to(key, answer.bound_s)
+            table.keep(key, answer.plan)
+            if answer.plan is not None or answer.bound_s >= limit * (1.0 - CLOSE):
+                table.step[key] = min(1.0, HARDER * step)
+            else:
+                table.step[key] = EASIER * step
+                table.tries[key] = table.tries.get(key, 0) + 1
+            return
         table.tries[key] = table.tries.get(key, 0) + 1
         if len(one.graph) <= 2 and (one.allowed.sum(axis=1) == 1).all():
             # Entry and exit alone: their devices are fixed.

@@ -32,6 +32,8 @@ class StepTable:
     tries: dict[int, int] = field(default_factory=dict)
     closer: set[int] = field(default_factory=set)
     """Those that were bounded closely."""
+    step: dict[int, float] = field(default_factory=dict)
+    """Part of what a bound lacks that is tried at once."""
     _problems: dict[int, Problem] = field(default_factory=dict)
 
     def problem(self, key: int) -> Problem:
