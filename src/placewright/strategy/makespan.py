@@ -30,6 +30,9 @@ MOVED_UP_TO = 30_000
 PROOF_SHARES = {"refuted-spans": 0.45}
 """Shares of what is left of the budget: wide networks need it for refuting, where prices of windows do little."""
 
+SPLIT_SHARE = 0.35
+"""Of the budget for splitting into modules first of all: where they are small that ends at once with a proof."""
+
 
 def _stages(problem: Problem, best: Result) -> list[Stage]:
     n = len(problem.graph)
@@ -50,6 +53,8 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
         lists.append(Stage(MAKESPAN_SOLVERS["large-neighbourhood"].algorithm, 0.1, 0.1, "large-neighbourhood"))
         quick = [Stage(MAKESPAN_SOLVERS["makespan-cp-sat"].algorithm, 0.3)]
     proofs = [(name, proof, PROOF_SHARES.get(name, 0.3)) for name, proof in PROOFS["makespan"].items()]
+    if fits("modular-split"):
+        proofs.insert(0, ("modular-split", MAKESPAN_SOLVERS["modular-split"].algorithm, SPLIT_SHARE))
     if n > LARGE and fits("list-search"):
         proofs.insert(0, ("list-search", MAKESPAN_SOLVERS["list-search"].algorithm, 0.4))
     if fits("decision-diagram"):

@@ -34,6 +34,9 @@ POLISHED, POLISH_SHARE = 8_000, 0.2
 REFUTED_FROM = 20
 """Operators of a module from which on times are refuted one after the other."""
 
+YOUNG = 0.15
+"""Of the budget: before that, modules are minimised as they come, which is all that most networks need."""
+
 STEP, SMALL = 0.3, 0.005
 """Part of what a module's bound lacks that is tried first, and of its value, what is tried at once in any case."""
 
@@ -277,8 +280,11 @@ class ModularSplit:
         """Solve modules on the shortest path until it is as long as the best plan, or the budget is spent."""
         table, chain = w.table, w.table.chain
         most = 1 if w.budget.iterations is not None else 8
-        self._polish(w)
+        polished = False
         while True:
+            if not (polished or _young(w.budget)):
+                polished = True
+                self._polish(w)
             length, path = chain.shortest(table.low)
             w.prove(rounded_down(length))
             on = [int(s.key[at]) for s, at in zip(chain.steps, path, strict=False)]
@@ -359,7 +365,7 @@ class ModularSplit:
             table.raise_to(key, bound)
             table.keep(key, plan)
         if self.search is not None and n >= REFUTED_FROM and table.upper(key) * (1.0 - CLOSE) > table.low[key]:
-            many = POLISHED if w.budget.iterations is None else MOVES_AN_OPERATOR
+            many = MOVES_AN_OPERATOR if _young(w.budget) else POLISHED
             moves = Budget(w.budget.left_s, many * n, w.budget.cancelled)
             table.keep(key, self.search(one, budget=moves, rng=w.rng, incumbent=table.found.get(key)).plan)
 
@@ -368,7 +374,7 @@ class ModularSplit:
         table, one, budget = w.table, w.table.problem(key), w.budget
         seconds = min(budget.left_s, table.effort(key))
         known = table.found.get(key)
-        if budget.iterations is None and known is not None and len(one.graph) >= REFUTED_FROM and np.isfinite(goal_s):
+        if known is not None and len(one.graph) >= REFUTED_FROM and np.isfinite(goal_s) and not _young(budget):
             low, high = float(table.low[key]), known.value_s
             step = table.step.get(key, STEP)
             limit = (
@@ -412,3 +418,8 @@ class ModularSplit:
             low = min(low, enough)
         table.raise_to(key, low)
         table.keep(key, solved.plan)
+
+
+def _young(budget: Budget) -> bool:
+    """Whether it is too early for what takes long; always, where iterations count instead of time."""
+    return budget.iterations is not None or budget.elapsed_s < YOUNG * budget.seconds
