@@ -7,6 +7,7 @@ from placewright.problem import Problem
 from placewright.result import Result
 from placewright.solvers.makespan import MAKESPAN_SOLVERS
 from placewright.solvers.makespan.cp_sat import CpSat
+from placewright.solvers.makespan.modules import modules_of
 from placewright.strategy.search_and_proof import SearchAndProof
 from placewright.strategy.stage import Stage, Strategy
 
@@ -33,6 +34,13 @@ PROOF_SHARES = {"refuted-spans": 0.45}
 SPLIT_SHARE = 0.35
 """Of the budget for splitting into modules first of all: where they are small that ends at once with a proof."""
 
+FEW_MODULES, SMALL_MODULES_SHARE = 6, 0.9
+"""Where no module has more than a sixth of the operators, splitting gets nearly all: nothing else proves as much."""
+
+
+def _largest_module(problem: Problem) -> int:
+    return max((len(module.inner) for module in modules_of(problem.graph)), default=len(problem.graph))
+
 
 def _stages(problem: Problem, best: Result) -> list[Stage]:
     n = len(problem.graph)
@@ -54,7 +62,8 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
         quick = [Stage(MAKESPAN_SOLVERS["makespan-cp-sat"].algorithm, 0.3)]
     proofs = [(name, proof, PROOF_SHARES.get(name, 0.3)) for name, proof in PROOFS["makespan"].items()]
     if fits("modular-split"):
-        proofs.insert(0, ("modular-split", MAKESPAN_SOLVERS["modular-split"].algorithm, SPLIT_SHARE))
+        share = SPLIT_SHARE if _largest_module(problem) > n / FEW_MODULES else SMALL_MODULES_SHARE
+        proofs.insert(0, ("modular-split", MAKESPAN_SOLVERS["modular-split"].algorithm, share))
     if n > LARGE and fits("list-search"):
         proofs.insert(0, ("list-search", MAKESPAN_SOLVERS["list-search"].algorithm, 0.4))
     if fits("decision-diagram"):
