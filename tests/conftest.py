@@ -6,6 +6,11 @@ import importlib.util
 import re
 from pathlib import Path
 
+from hypothesis import settings
+
+settings.register_profile("placewright", deadline=None)  # no clock in tests
+settings.load_profile("placewright")
+
 EXTRAS = ("onnx", "onnxruntime", "torch", "transformers")
 MISSING = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
 HERE = Path(__file__).parent

@@ -122,7 +122,8 @@ def test_points_are_worth_what_a_table_of_the_same_times_is(problem: pw.Problem)
 def test_a_copy_of_a_device_is_linked_by_the_same_line(problem: pw.Problem, data: st.DataObject) -> None:
     """Times from and to the copy are those of the device; between the two, those of the rule."""
     links = [bent(k, data.draw(RISES)) for k in problem.cluster.links]
-    curved = pw.Problem(problem.graph, pw.Cluster(problem.cluster.devices, links), problem.times, problem.objective)
+    cluster = pw.Cluster(problem.cluster.devices, links)
+    curved = pw.Problem(problem.graph, cluster, problem.times, pw.MaxLoad("any"))
     device = data.draw(st.integers(0, len(problem.cluster) - 1))
     copied, tabled = with_copies(curved, device, 1), with_copies(with_table(curved), device, 1)
     D = len(problem.cluster)
