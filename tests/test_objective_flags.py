@@ -96,7 +96,11 @@ def test_flags_change_what_they_name(base: Objective, given: dict[str, Any], exp
         (Offload(), {"calls": "9" * 40}, "--calls '999"),
         (BASE, {"overlap": "half"}, "overlap 'half' is unknown; use one of none, transfers, full"),
         (BASE, {"training_objective": "max"}, "training objective 'max' is unknown; use one of sum, separate"),
-        (BASE, {"objective": "speed"}, "objective 'speed' is unknown; use one of makespan, max-load, throughput, offload"),
+        (
+            BASE,
+            {"objective": "speed"},
+            "objective 'speed' is unknown; use one of makespan, max-load, throughput, offload",
+        ),
     ],
 )
 def test_flags_that_do_not_fit(base: Objective, given: dict[str, Any], complaint: str) -> None:
