@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -15,24 +16,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.quality.language_model import SHAPES, Shape, model_of
-from benchmarks.quality.servers_picture import picture
 
-import placewright as pw
-from placewright._kernel.warm import warm_up
-from placewright.algorithm import Budget
-from placewright.bounds.throughput.servers import servers as bound_of
-from placewright.bounds.throughput.servers_stages import stages_of
-from placewright.costs import roofline
-from placewright.io import read_cluster
-from placewright.solvers.throughput.servers import ServerTeams
-from placewright.solvers.throughput.servers_line import line_of
-from placewright.solvers.throughput.servers_pipeline import Pipeline
-from placewright.solvers.throughput.servers_teams import kinds_of, teams_of
-from placewright.symmetry import symmetry_of
-from placewright.verify import verify
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
-CLUSTER = Path(__file__).parents[2] / "examples" / "many-servers.yaml"
+from benchmarks.quality.language_model import SHAPES, Shape, model_of  # noqa: E402
+from benchmarks.quality.servers_picture import picture  # noqa: E402
+
+import placewright as pw  # noqa: E402
+from placewright._kernel.warm import warm_up  # noqa: E402
+from placewright.algorithm import Budget  # noqa: E402
+from placewright.bounds.throughput.servers import servers as bound_of  # noqa: E402
+from placewright.bounds.throughput.servers_stages import stages_of  # noqa: E402
+from placewright.costs import roofline  # noqa: E402
+from placewright.io import read_cluster  # noqa: E402
+from placewright.solvers.throughput.servers import ServerTeams  # noqa: E402
+from placewright.solvers.throughput.servers_line import line_of  # noqa: E402
+from placewright.solvers.throughput.servers_pipeline import Pipeline  # noqa: E402
+from placewright.solvers.throughput.servers_teams import kinds_of, teams_of  # noqa: E402
+from placewright.symmetry import symmetry_of  # noqa: E402
+from placewright.verify import verify  # noqa: E402
+
+CLUSTER = ROOT / "examples" / "many-servers.yaml"
 TRAINING = {"sync_period": 2048, "sync_bandwidth_bytes_per_s": 50e9}
 """Weights are synchronised every 2,048 sequences of 4,096 tokens, at 400 Gbit/s."""
 

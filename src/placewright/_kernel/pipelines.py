@@ -127,7 +127,7 @@ def _reaches(
             room -= held
             at += 1
             part = 0.0
-    return at == N - 1
+    return bool(at == N - 1)
 
 
 @njit(cache=True)
