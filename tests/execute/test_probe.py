@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from placewright.cluster import Cluster, Device, Link
+from placewright.costs import roofline
 from placewright.errors import InvalidInput
 from placewright.execute import probe as module
-from placewright.execute.probe import layout_devices, probe
+from placewright.execute.probe import layout_devices, probe, scaled
 from placewright.execute.probe_gpus import Gpus
+from placewright.graph import Operator, OperatorGraph
 from placewright.host import available_cores, memory_bytes
 
 
@@ -64,3 +67,13 @@ def test_every_figure_of_this_machine_is_measured(monkeypatch: pytest.MonkeyPatc
     assert all(0 <= link.latency_s < 0.1 and link.bandwidth_bytes_per_s > 1e6 for link in made.links)
     assert [name for name, _ in probed.fits] == ["-".join(link.between) for link in made.links]
     assert len(lines) == count + len(made.links)
+
+
+def test_a_shared_core_is_costed_by_its_share_once() -> None:
+    """1 GFLOP at 10 GFLOP/s takes 0.1 s on the whole core, and 0.1 / 0.5 = 0.2 s on half of its time."""
+    figures = {"flops_per_s": 10e9, "bandwidth": 1e12, "launch_s": 0.0, "cut_s": 1e-3}
+    halves = [scaled(Device(name, kind="cpu", cpu_share=share), figures) for name, share in (("a", 1.0), ("b", 0.5))]
+    graph = OperatorGraph([Operator("v", kind="aten.mm", flops=10**9, traffic_bytes=1)])
+    whole, half = roofline(graph, Cluster(halves, [Link(0.0, 1e9, link_class="same-host")])).processing_s[0]
+    assert half == pytest.approx(2 * whole)
+    assert halves[1].cut_overhead_s == pytest.approx(2e-3)  # taken as it stands, so the share is in it

@@ -31,7 +31,7 @@ from placewright.host import available_cores, cpu_name, memory_bytes
 from placewright.plan import Plan, Schedule
 from placewright.problem import Problem
 
-__all__ = ["Probed", "layout_devices", "probe"]
+__all__ = ["Probed", "layout_devices", "probe", "scaled"]
 
 SLOW_SHARE = 0.75
 """CPU share of a device that would else be like the one before it."""
@@ -104,7 +104,7 @@ def probe(*, devices: int | None = None, on_progress: OnStep | None = None) -> P
     for k, device in enumerate(bare):
         tell(f"measuring {device.name} ({len(device.cores)} of {len(available_cores())} cores)")
         figures, durations = _measure_device(full, k)
-        measured.append(_scaled(device, figures))
+        measured.append(scaled(device, figures))
         own.append(durations)
     links, fits = [], []
     for i, j in itertools.combinations(range(len(bare)), 2):
@@ -273,12 +273,12 @@ def _measure_pair(devices: list[Device], i: int, j: int, own: list[Floats]) -> F
     return times
 
 
-def _scaled(device: Device, figures: dict[str, float]) -> Device:
-    share = device.cpu_share
+def scaled(device: Device, figures: dict[str, float]) -> Device:
+    """Figures of the whole core, which costs divide by the share themselves; what a cut costs is taken as it stands."""
     return replace(
         device,
-        flops_per_s={"fp32": figures["flops_per_s"] * share},
-        memory_bandwidth_bytes_per_s=figures["bandwidth"] * share,
-        launch_overhead_s=figures["launch_s"] / share,
-        cut_overhead_s=figures["cut_s"] / share,
+        flops_per_s={"fp32": figures["flops_per_s"]},
+        memory_bandwidth_bytes_per_s=figures["bandwidth"],
+        launch_overhead_s=figures["launch_s"],
+        cut_overhead_s=figures["cut_s"] / device.cpu_share,
     )
