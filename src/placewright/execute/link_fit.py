@@ -72,8 +72,10 @@ def fit_link(sizes_bytes: Sequence[int], times_s: npt.ArrayLike, checked_s: npt.
     --------
     >>> sizes = (1000, 2000, 4000, 8000, 16000)
     >>> fitted = fit_link(sizes, [2e-6, 3e-6, 5e-6, 13e-6, 29e-6])  # 1 us + 1 GB/s, from 4 kB on 0.5 GB/s
-    >>> round(fitted.latency_s * 1e6, 6), round(fitted.bandwidth_bytes_per_s / 1e9, 6), fitted.points
-    (1.0, 0.5, ((4000, 5e-06),))
+    >>> round(fitted.latency_s * 1e6, 6), round(fitted.bandwidth_bytes_per_s / 1e9, 6)
+    (1.0, 0.5)
+    >>> [(size, round(seconds * 1e6, 6)) for size, seconds in fitted.points]
+    [(4000, 5.0)]
     """
     sizes, given = np.asarray(sizes_bytes, dtype=np.float64), np.asarray(times_s, dtype=np.float64)
     checked = given if checked_s is None else np.asarray(checked_s, dtype=np.float64)
