@@ -174,6 +174,7 @@ def _measured(mine: RankRun, network: _Network, plan: Plan, rank: int, runs: int
         if k >= WARM_UP:
             counted.append(replace(outcome, outputs={}))
     dist.gather_object((socket.gethostname(), counted), gathered if rank == 0 else None)
+    dist.barrier()  # nobody closes a connection that another one still reads from
     if rank:
         return None
     one_host = len({host for host, _ in gathered}) == 1
