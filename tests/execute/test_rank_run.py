@@ -14,8 +14,9 @@ torch = pytest.importorskip("torch")
 
 from placewright.capture.torch_export import capture_program, export_module  # noqa: E402
 from placewright.capture.torch_program import take_apart  # noqa: E402
-from placewright.errors import ExecutionError  # noqa: E402
+from placewright.errors import ExecutionError, InvalidInput  # noqa: E402
 from placewright.evaluate import judge, plan_for  # noqa: E402
+from placewright.execute import run_plan  # noqa: E402
 from placewright.execute.rank_segments import Segment, segments_of  # noqa: E402
 from placewright.execute.torch_launch import launch  # noqa: E402
 from placewright.execute.torch_local import places_of  # noqa: E402
@@ -91,3 +92,5 @@ def test_a_rank_that_fails_is_named_and_no_process_is_left(tmp_path: Path) -> No
     write_plan(path, problem, Result(plan), judge(problem, plan))
     with pytest.raises(ExecutionError, match="there is no module 'nowhere'"):
         launch(path, plan, "py:nowhere.models:net", weights=None, runs=1, timeout_s=20.0)
+    with pytest.raises(InvalidInput, match="is no file and no folder"):
+        run_plan(problem, plan, folder=tmp_path, model="py:nowhere:net", processes=path, weights=str(tmp_path / "none"))

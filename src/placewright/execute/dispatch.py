@@ -73,8 +73,11 @@ def run_plan(
     location = model if model is not None else str(find_model(problem, folder))
     if location.startswith("py:") or location.endswith(".pt2"):
         if processes is not None:
+            from placewright.execute.rank_main import RANDOM
             from placewright.execute.torch_launch import launch
 
+            if weights is not None and weights != RANDOM and not Path(weights).exists():
+                raise InvalidInput(f"--weights {weights!r} is no file and no folder; correct it, or write {RANDOM!r}")
             tell(f"running the plan {runs} times in {len(plan.devices_used)} processes")
             ran = launch(processes, plan, location, weights=weights, runs=runs, timeout_s=timeout_s)
             if not math.isnan(ran.max_relative_error):  # else there was nothing to compare with
