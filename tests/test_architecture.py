@@ -55,6 +55,7 @@ SHARED_BY_ALGORITHMS = {
     "placewright.solvers.makespan.module_chain",
     "placewright.solvers.makespan.module_labels",
     "placewright.solvers.makespan.module_memory",
+    "placewright.solvers.makespan.module_prices",
     "placewright.solvers.makespan.module_refute",
     "placewright.solvers.makespan.module_trunk",
     "placewright.solvers.makespan.module_steps",
