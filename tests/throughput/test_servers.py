@@ -57,6 +57,29 @@ def test_plans_are_legal_and_not_below_the_best(problem: pw.Problem) -> None:
         assert plan.value_s >= best_by_trying(problem) * (1 - 1e-9)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_tensor_that_cannot_travel_stays_and_the_others_go() -> None:
+    """Only the position that it crosses is barred: not the whole way between two devices."""
+    table = np.zeros((2, 2, 2))
+    table[0, [0, 1], [1, 0]] = np.inf
+    table[1, [0, 1], [1, 0]] = 1.0
+    two = pw.Cluster([pw.Device(f"d{i}", memory_bytes=2) for i in range(2)])
+    problem = pw.Problem(network([1, 1, 1]), two, pw.Times(np.ones((3, 2)), table), pw.Throughput())
+    plan = solved(problem).plan  # both devices are full, so one copy: v0 and v1 take 2 s, and v1's tensor leaves in 1 s
+    assert plan is not None
+    assert (plan.value_s, plan.device_of.tolist()) == (3.0, [0, 0, 1])
+
+
+@pytest.mark.filterwarnings("error")
+def test_cpus_without_a_link_do_not_pass_samples_on() -> None:
+    """CPUs pay nothing for transfers, but where there is no way there is none: all stays on the one that holds it."""
+    two = pw.Cluster([pw.Device("large", "cpu", memory_bytes=2), pw.Device("small", "cpu", memory_bytes=1)])
+    problem = pw.Problem(network([1, 1]), two, [[1.0, 1.0]] * 2, pw.Throughput())
+    plan = solved(problem).plan
+    assert plan is not None
+    assert (plan.value_s, plan.device_of.tolist()) == (2.0, [0, 0])
+
+
 def test_many_equal_servers_reach_the_bound() -> None:
     """1,024 devices, eight to a host, a network of eight equal operators of which two fit a device: four stages.
 

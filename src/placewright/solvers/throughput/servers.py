@@ -94,9 +94,9 @@ class ServerTeams:
             if best is None or plan.value_s < best.value_s:
                 best = plan
                 on_progress(Progress("servers", plan.value_s, 0.0, budget.elapsed_s))
-            sync = line.weights * _sync_s_per_byte(problem) / plan.value_s
-            if budget.spent:
+            if budget.spent or plan.value_s == 0.0:
                 break
+            sync = line.weights * _sync_s_per_byte(problem) / plan.value_s
         return Result(best, solver="servers")
 
     def _planned(self, rates: _Rates, teams: Sequence[Team], budget: Budget) -> Plan | None:

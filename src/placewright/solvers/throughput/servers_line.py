@@ -66,7 +66,7 @@ class Line:
     def _border_s(self, one: int, other: int) -> Floats:
         table, cluster = self.problem.transfer_table, self.problem.cluster
         if table is not None:
-            return np.asarray(self.forth @ table[:, one, other] + self.back @ table[:, other, one])
+            return _crossing_s(self.forth, table[:, one, other]) + _crossing_s(self.back, table[:, other, one])
         total = np.zeros(len(self))
         for (number, size), (i, j) in zip(self._crossing, ((one, other), (other, one)), strict=True):
             there = number > 0
@@ -84,6 +84,12 @@ class Line:
         """(n,) device of each operator when the stages between the cuts are on the devices, in turn."""
         stage = np.searchsorted(np.asarray(cuts)[1:], self.block_of, side="right")
         return np.asarray(devices, dtype=np.int32)[stage]
+
+
+def _crossing_s(crosses: npt.NDArray[np.bool_], seconds: Floats) -> Floats:
+    """(N,) seconds of the tensors that cross each position; ``inf`` where one of them has no way."""
+    there = np.isfinite(seconds)
+    return np.where(crosses[:, ~there].any(axis=1), np.inf, crosses[:, there] @ seconds[there])
 
 
 def line_of(problem: Problem) -> Line:

@@ -55,7 +55,8 @@ class Pipeline:
         for s in range(1, S):
             self.border[s] = line.border_s(devices[s - 1], devices[s])
         self.pays = np.array([cluster.devices[i].kind != "cpu" for i in devices])
-        self.left, self.right = (np.where(self.pays[:, None], b, 0.0) for b in (self.border[:-1], self.border[1:]))
+        free = ~self.pays[:, None] & np.isfinite(self.border[:-1]), ~self.pays[:, None] & np.isfinite(self.border[1:])
+        self.left, self.right = np.where(free[0], 0.0, self.border[:-1]), np.where(free[1], 0.0, self.border[1:])
         self.alike: Alike = (tuple(classes.tolist()), tuple(self._neighbours()), together)
         """Equal for pipelines that make the same."""
         self.overlaps = throughput_of(line.problem).overlap != "none"
@@ -102,7 +103,7 @@ class Pipeline:
 
     def _channel_s(self, cuts: Ints) -> Floats:
         crossing = np.array([self.border[s, cuts[s]] for s in range(len(cuts))])
-        return np.asarray(self.crosses @ crossing) * self.together
+        return np.asarray(np.where(self.crosses > 0.0, crossing, 0.0).sum(axis=1)) * self.together
 
     def mixed(self, cuts: Ints, sync: Floats) -> list[tuple[Ints, float]]:
         """Mix cuts near the given ones, all within what devices may hold: each with its samples a second.
@@ -123,8 +124,8 @@ class Pipeline:
             busy = prices[:S]
             sent = prices[S : 2 * S] if self.overlaps else busy
             channel = (prices[len(prices) - len(self.channels) :] @ self.crosses) * self.together
-            begins = sent[:, None] * self.left + channel[:-1, None] * self.border[:-1]
-            ends = sent[:, None] * self.right
+            begins = _priced(sent, self.left) + _priced(channel[:-1], self.border[:-1])
+            ends = _priced(sent, self.right)
             best = np.zeros(S + 1, dtype=np.int32)
             least = priced_cuts(self.compute, busy, begins, ends, low, high, best)
             if least >= 1.0 - CLOSE or len(chosen) >= ROUNDS:
@@ -153,6 +154,12 @@ class Pipeline:
         busy = self.compute[at, cuts[1:]] - self.compute[at, cuts[:-1]]
         sent = self.left[at, cuts[:-1]] + self.right[at, cuts[1:]]
         return np.concatenate([*([busy, sent] if self.overlaps else [busy + sent]), self._channel_s(cuts)])
+
+
+def _priced(prices: Floats, seconds: Floats) -> Floats:
+    """(S, N) seconds at the prices (S,); ``inf`` where nothing can cross, at a price of 0 too."""
+    there = np.isfinite(seconds)
+    return np.where(there, prices[:, None] * np.where(there, seconds, 0.0), np.inf)
 
 
 class _Shares:
