@@ -106,6 +106,14 @@ def test_all_orbits_of_servers_are_found(a: int, b: int, nic: str, pcie: str, pa
     assert [{j for j in range(len(found)) if found[j] == x} for x in found] == orbits(problem)
 
 
+def test_servers_of_one_device_are_of_one_class_among_larger_ones() -> None:
+    """Three hosts with a device each and two with two, all behind their own ports: two classes of hosts."""
+    devices = [pw.Device(name, host=name[0]) for name in ("a0", "b0", "c0", "d0", "d1", "e0", "e1")]
+    links = [pw.Link(0.0, 4e9, link_class="same-host"), pw.Link(1.0, 1e9, link_class="between-hosts", channel="nic")]
+    hosts = symmetry_of(problem_of(devices, links, [1.0] * 7)).levels[1]
+    assert hosts.classes == ((0, 1, 2), (3, 4))
+
+
 def test_devices_that_face_each_other_in_two_hosts_are_matched_as_they_are_linked() -> None:
     """Two hosts whose devices are bridged crosswise in one of them: a matching in order is none, another one is."""
     devices = [pw.Device(f"{h}{k}", host=h) for h in "ab" for k in range(4)]

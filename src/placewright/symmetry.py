@@ -224,7 +224,7 @@ class _Search:
         first: dict[tuple[tuple[int, ...], ...], list[int]] = {}
         count = 0
         for g, group in enumerate(members):
-            alike = first.setdefault(tuple(sorted(profile[g])), []) if len(group) > 1 else []
+            alike = first.setdefault(tuple(sorted(profile[g])), [])
             for other in alike:
                 matched = self._matched(members[other], group)
                 if matched is not None:
