@@ -128,3 +128,10 @@ def test_outputs_that_differ_are_an_error(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(torch_local, "run_torch_local", lambda *_, outcome=outcome, **__: outcome)
         with pytest.raises(ExecutionError, match="an output differs from the unsplit network's by"):
             run_plan(given, plan, folder=tmp_path, model=f"py:{MAKE}")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 86_401.0, float("inf"), float("nan")])
+def test_a_limit_within_which_nothing_runs_is_refused(tmp_path: Path, seconds: float) -> None:
+    """Nor is one that never comes: a rank that waits for another must give up some day."""
+    with pytest.raises(InvalidInput, match=r"--timeout .* is not above 0 and at most a day"):
+        run_plan(problem(None), PLAN, folder=tmp_path, timeout_s=seconds)

@@ -18,7 +18,7 @@ from placewright.errors import ExecutionError, InvalidInput  # noqa: E402
 from placewright.evaluate import judge, plan_for  # noqa: E402
 from placewright.execute import run_plan  # noqa: E402
 from placewright.execute.rank_segments import Segment, segments_of  # noqa: E402
-from placewright.execute.torch_launch import launch  # noqa: E402
+from placewright.execute.torch_launch import _failure, launch  # noqa: E402
 from placewright.execute.torch_local import places_of  # noqa: E402
 from placewright.io import write_plan  # noqa: E402
 from placewright.result import Result  # noqa: E402
@@ -82,7 +82,7 @@ def test_no_order_of_a_plan_waits_for_ever(seed: int) -> None:
 
 
 def test_a_rank_that_fails_is_named_and_no_process_is_left(tmp_path: Path) -> None:
-    """The network's function is unknown: every rank says so, and the launcher passes on one line."""
+    """The network's function is unknown: every rank says so, and the launcher passes on one line, as bad input."""
     rng = np.random.default_rng(0)
     module, args, kwargs = NETWORKS["branches"]()
     problem = problem_of(capture_program(export_module(module, args, kwargs)), 2, rng)
@@ -90,7 +90,19 @@ def test_a_rank_that_fails_is_named_and_no_process_is_left(tmp_path: Path) -> No
     assert plan is not None
     path = tmp_path / "plan.json"
     write_plan(path, problem, Result(plan), judge(problem, plan))
-    with pytest.raises(ExecutionError, match="there is no module 'nowhere'"):
+    with pytest.raises(InvalidInput, match=r"^nowhere\.models:net: there is no module 'nowhere'"):
         launch(path, plan, "py:nowhere.models:net", weights=None, runs=1, timeout_s=20.0)
-    with pytest.raises(InvalidInput, match="is no file and no folder"):
-        run_plan(problem, plan, folder=tmp_path, model="py:nowhere:net", processes=path, weights=str(tmp_path / "none"))
+    for weights in (str(tmp_path / "none"), ""):
+        with pytest.raises(InvalidInput, match="is no file and no folder"):
+            run_plan(problem, plan, folder=tmp_path, model="py:nowhere:net", processes=path, weights=weights)
+
+
+def test_the_cause_is_told_before_what_followed_from_it() -> None:
+    """Other ranks only say that they lost one; what a rank can't use is bad input, and all else a run that failed."""
+    lost = "placewright: rank 1: rank 1 ('b') lost another rank or ran out of memory: closed\n"
+    failed = _failure(f"Traceback\n{lost}placewright: rank 0: operator 'x' on 'a' raised ValueError\n")
+    assert isinstance(failed, ExecutionError) and str(failed).startswith("rank 0: operator 'x'")
+    refused = _failure(f"{lost}placewright: rank 0: bad input: 'w' is no file\n====\n")
+    assert isinstance(refused, InvalidInput) and str(refused) == "'w' is no file"
+    assert isinstance(_failure(lost), ExecutionError) and "lost another rank" in str(_failure(lost))
+    assert str(_failure("")) == "a process of the plan failed: it said nothing"

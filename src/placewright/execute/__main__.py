@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from placewright.errors import PlacewrightError
-from placewright.execute.rank_main import measurement_text, run_rank
+from placewright.execute.dispatch import check_timeout
+from placewright.execute.rank_main import BAD_INPUT, measurement_text, run_rank
 from placewright.io import write_atomic
 from placewright.units import format_seconds, parse_seconds
 
@@ -30,11 +31,13 @@ def main() -> int:
         if options.runs < 1:
             raise PlacewrightError(f"--runs {options.runs} is not at least 1")
         timeout_s = parse_seconds(options.timeout, "--timeout", "60s")
+        check_timeout(timeout_s)
         measured = run_rank(
             options.plan, model=options.model, weights=options.weights, runs=options.runs, timeout_s=timeout_s
         )
     except PlacewrightError as error:
-        sys.stderr.write(f"placewright: rank {rank}: {' '.join(str(error).split())}\n")
+        kind = BAD_INPUT if error.exit_code == PlacewrightError.exit_code else ""
+        sys.stderr.write(f"placewright: rank {rank}: {kind}{' '.join(str(error).split())}\n")
         return error.exit_code
     if measured is not None and options.output is not None:
         write_atomic(options.output, measurement_text(measured))

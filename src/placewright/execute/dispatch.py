@@ -13,10 +13,13 @@ from placewright.measurement import Measurement
 from placewright.plan import Plan
 from placewright.problem import Problem
 
-__all__ = ["TOLERANCE", "find_model", "load_torch", "run_plan"]
+__all__ = ["TOLERANCE", "check_timeout", "find_model", "load_torch", "run_plan"]
 
 TOLERANCE = 1e-5
 """Largest difference of an output from the unsplit network's, relative to that output's largest magnitude."""
+
+LONGEST_S = 86_400.0
+"""Longest that a run may be given."""
 
 
 def run_plan(
@@ -64,6 +67,7 @@ def run_plan(
     InvalidInput
         If the network is not found, or not the one that was planned.
     """
+    check_timeout(timeout_s)
     if len(plan.copies) > 1:
         raise InvalidInput(
             f"the plan has {len(plan.copies)} copies of the network side by side, and what runs plans runs one; plan "
@@ -76,7 +80,7 @@ def run_plan(
             from placewright.execute.rank_main import RANDOM
             from placewright.execute.torch_launch import launch
 
-            if weights is not None and weights != RANDOM and not Path(weights).exists():
+            if weights is not None and weights != RANDOM and not (weights and Path(weights).exists()):
                 raise InvalidInput(f"--weights {weights!r} is no file and no folder; correct it, or write {RANDOM!r}")
             tell(f"running the plan {runs} times in {len(plan.devices_used)} processes")
             ran = launch(processes, plan, location, weights=weights, runs=runs, timeout_s=timeout_s)
@@ -98,6 +102,18 @@ def run_plan(
             tell(f"running {device.name} alone {runs} times")
             measured.append(run_onnx_alone(location, problem, i, runs=runs, timeout_s=timeout_s)[0])
     return measured
+
+
+def check_timeout(timeout_s: float) -> None:
+    """Refuse a limit for a run within which nothing can run, or that is none.
+
+    Raises
+    ------
+    InvalidInput
+        If it is not above 0, or longer than a day.
+    """
+    if not 0 < timeout_s <= LONGEST_S:
+        raise InvalidInput(f"--timeout {timeout_s:g} s is not above 0 and at most a day; write for example '60s'")
 
 
 def find_model(problem: Problem, folder: Path) -> Path:

@@ -22,10 +22,13 @@ from placewright.problem import Problem
 if TYPE_CHECKING:
     from placewright.execute.rank_run import Outcome, RankRun
 
-__all__ = ["RANDOM", "measurement_of", "measurement_text", "run_rank"]
+__all__ = ["BAD_INPUT", "RANDOM", "measurement_of", "measurement_text", "run_rank"]
 
 RANDOM = "random"
 """In place of a folder of weights: values drawn from each weight's name, the same on every rank."""
+
+BAD_INPUT = "bad input: "
+"""What a rank says before what it can't use, so that whoever started it knows that nothing has failed."""
 
 WARM_UP = 2
 """Runs that are not counted."""
@@ -83,8 +86,8 @@ def run_rank(
         raise MissingExtra("torch", "torch", "running a PyTorch network") from None
     torch.set_num_threads(device.threads or len(device.cores) or max(1, len(available_cores()) // world))
     torch.manual_seed(0)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=timeout_s))
     try:
+        dist.init_process_group("gloo", timeout=timedelta(seconds=timeout_s))
         location = model if model is not None else str(find_model(problem, plan_path.parent))
         network = _Network(problem, plan, location, weights)
         with torch.no_grad():
@@ -96,7 +99,8 @@ def run_rank(
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ExecutionError(f"rank {rank} ({device.name!r}) lost another rank or ran out of memory: {first}") from None
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 class _Network:

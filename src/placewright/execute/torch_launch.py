@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from placewright.errors import ExecutionError
-from placewright.execute.rank_main import measurement_of
+from placewright.errors import ExecutionError, InvalidInput, PlacewrightError
+from placewright.execute.rank_main import BAD_INPUT, measurement_of
 from placewright.measurement import Measurement
 from placewright.plan import Plan
 
@@ -31,6 +32,8 @@ def launch(
 
     Raises
     ------
+    InvalidInput
+        If a rank can't use what it is given, with what it said.
     ExecutionError
         If a rank fails, with what it said, or all together take longer than loading and the runs may take.
     """
@@ -65,19 +68,20 @@ def launch(
             finally:
                 _end(process)
         if process.returncode or not output.is_file():
-            raise ExecutionError(_reason(said))
+            raise _failure(said)
         return measurement_of(output.read_text())
 
 
-def _reason(said: str) -> str:
-    """First line that a rank wrote for people, or the last one of all."""
+def _failure(said: str) -> PlacewrightError:
+    """Make an error of the first line that a rank wrote for people, or of the last one of all."""
     own = [line.removeprefix("placewright: ") for line in said.splitlines() if line.startswith("placewright: ")]
     # Of a rank that fails others say that they lost it: the one that tells more than that is the cause.
     causes = [line for line in own if "lost another rank" not in line]
     for line in (*causes, *own):
-        return line
+        refused = re.match(rf"rank \d+: {BAD_INPUT}", line)
+        return InvalidInput(line[refused.end() :]) if refused else ExecutionError(line)
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return f"a process of the plan failed: {lines[-1] if lines else 'it said nothing'}"
+    return ExecutionError(f"a process of the plan failed: {lines[-1] if lines else 'it said nothing'}")
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -58,8 +58,8 @@ def held_by_devices(
                 weight = parts.weights[node.name]
                 if weight.tensor.is_meta and weight.tensor.numel():
                     raise InvalidInput(
-                        f"weight {weight.target!r} is on the meta device and has no values; load real weights first, "
-                        "for example with module.load_state_dict(weights, assign=True)"
+                        f"weight {weight.target!r} is on the meta device and has no values; add --processes --weights "
+                        "random, or load real ones first, as with module.load_state_dict(weights, assign=True)"
                     )
                 if parts.aliases.storage_of[node] in written:
                     values[node] = _own_copy(weight.tensor.detach(), weight.storage, by_storage, device)
