@@ -161,6 +161,23 @@ def test_states_do_not_grow_with_the_number_of_servers() -> None:
     assert max(counts) <= 80
 
 
+def test_teams_of_one_kind_come_before_those_of_two_and_none_takes_more_than_there_is() -> None:
+    """Twelve servers of twelve kinds: a budget that ends early has seen every server by itself, and all together."""
+    problem = pw.Problem(
+        network([1] * 8),
+        pw.Cluster(
+            [pw.Device(f"h{h}", host=f"h{h}", memory_bytes=2 + h) for h in range(12)],
+            [pw.Link(0.0, 8.0, link_class="between-hosts")],
+        ),
+        np.ones((8, 12)),
+        pw.Throughput(),
+    )
+    kinds = kinds_of(problem)
+    taken = [team.takes for team in teams_of(line_of(problem), kinds)]
+    assert {len(kind) for kind in kinds} == {1} == {max(takes) for takes in taken}
+    assert [sum(takes) for takes in taken] == [*[1] * 12, 12, *[2] * (len(taken) - 13)]
+
+
 def test_cuts_are_the_best_ones() -> None:
     """Against all ways to cut six operators of random times into three stages on unlike devices."""
     rng = np.random.default_rng(0)

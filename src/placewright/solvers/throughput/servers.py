@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import TypeAlias
 
 import numpy as np
@@ -30,6 +31,9 @@ MOST_ENTRIES = 500_000_000
 ROUNDS = 40
 """Times that teams are chosen before what is known of them has to do."""
 
+LISTING, RATING = 0.2, 0.5
+"""Parts of what is left of the budget for listing teams, and then for estimating what they make."""
+
 SYNC_ROUNDS = 3
 """Times that teams are chosen anew with the time that synchronisation takes by the plan before."""
 
@@ -41,8 +45,8 @@ class ServerTeams:
     1. *Kinds*: servers that can be exchanged (:mod:`placewright.symmetry`) are of one kind. A state says how many of
        each kind a team takes, so their number does not grow with the servers' number.
     2. *Teams*: each way to take servers that is worth trying, with one or more pipelines on it. The best cuts of the
-       line of blocks for given devices, one after the other, with memory, links and channels, are a dynamic program:
-       value(s, b) = min over a of max(value(s - 1, a), load of a..b on device s).
+       line of blocks for given devices, one after the other, with memory and links, are a dynamic program:
+       value(s, b) = min over a of max(value(s - 1, a), load of a..b on device s). Channels lower the rate after.
     3. *Mixture*: a pipeline's cuts are whole blocks; its copies differ in them so that loads even out, within what
        memory holds. A linear program by column generation: the best cuts for prices are a shortest path.
     4. *Numbers*: an integer program over teams with one row a kind. A team is rated by an estimate, with
@@ -84,7 +88,8 @@ class ServerTeams:
     ) -> Result:
         """Solve; see the class."""
         line, kinds = line_of(problem), kinds_of(problem)
-        teams = [team for team, _ in zip(teams_of(line, kinds), _counted(budget), strict=False)]
+        listing = budget.share(LISTING)
+        teams = list(takewhile(lambda _: not listing.spent, islice(teams_of(line, kinds), budget.iterations)))
         best, sync = incumbent, np.zeros(len(line))
         trains = any(v.backward for v in problem.graph.operators)
         for _ in range(SYNC_ROUNDS if trains else 1):
@@ -101,12 +106,13 @@ class ServerTeams:
 
     def _planned(self, rates: _Rates, teams: Sequence[Team], budget: Budget) -> Plan | None:
         """Choose teams by estimates, learn what those make that are chosen, and choose again."""
-        values, known = [rates.estimate(team) for team in teams], dict[int, list[Rated]]()
+        rating = budget.share(RATING)
+        values, known = [0.0 if rating.spent else rates.estimate(team) for team in teams], dict[int, list[Rated]]()
         available = [len(kind) for kind in rates.kinds]
         counts = chosen(teams, values, available)
         for _ in range(ROUNDS):
             new = [t for t, count in enumerate(counts) if count and t not in known]
-            if not new:
+            if not new or budget.spent:
                 break
             for t in new:
                 if not budget.spent:
@@ -194,13 +200,6 @@ def why_not_servers(problem: Problem) -> str | None:
     if entries > MOST_ENTRIES:
         return f"{entries} positions times tensors are more than {MOST_ENTRIES}; coarsen the network"
     return None
-
-
-def _counted(budget: Budget) -> Iterator[int]:
-    count = 0
-    while budget.iterations is None or count < budget.iterations:
-        yield count
-        count += 1
 
 
 def _sync_s_per_byte(problem: Problem) -> float:

@@ -68,19 +68,19 @@ def kinds_of(problem: Problem) -> list[Servers]:
         if np.array_equal(level.group_of, group_of):
             return [tuple(level.members[g] for g in groups) for groups in level.classes]
     order = sorted(range(len(hosts)), key=lambda i: (int(symmetry.device_class[i]), i))
-    return [((tuple(order)),)]
+    return [(tuple(order),)]
 
 
 def teams_of(line: Line, kinds: Sequence[Servers]) -> Iterator[Team]:
     """Teams worth trying, each once, the plainest first.
 
     One server split among pipelines; as many servers of one kind as hold the network, some more or times as many, in
-    one pipeline; servers of two kinds that hold it together, or some more; and equal parts of all servers, or of all of
-    a kind.
+    one pipeline; equal parts of all servers, or of all of a kind; and servers of two kinds that hold it together, or
+    some more.
     """
     seen: set[Team] = set()
     for team in _all_teams(line, kinds):
-        if team not in seen and all(t <= len(kind) for t, kind in zip(team.takes, kinds, strict=True)):
+        if team not in seen:
             seen.add(team)
             yield team
 
@@ -89,30 +89,33 @@ def _all_teams(line: Line, kinds: Sequence[Servers]) -> Iterator[Team]:
     capacity = line.problem.cluster.capacity_bytes
     total = float(line.resident[-1])
     memory = [float(capacity[list(kind[0])].sum()) for kind in kinds]
-    K, places = len(kinds), [len(kind[0]) for kind in kinds]
+    K, places, have = len(kinds), [len(kind[0]) for kind in kinds], [len(kind) for kind in kinds]
 
     def least(k: int, held: float = 0.0) -> int:
         if held >= total or memory[k] >= total - held:
             return 1
-        return int(np.ceil((total - held) / memory[k] * (1.0 - 1e-12))) if memory[k] > 0 else len(kinds[k]) + 1
+        return int(np.ceil((total - held) / memory[k] * (1.0 - 1e-12))) if memory[k] > 0 else have[k] + 1
 
     for k in range(K):
         for sizes in _splits(places[k]):
             yield _one_server(k, K, sizes)
         need = least(k)
         for count in sorted({need + more for more in range(MORE + 1)} | {need * deeper for deeper in DEEPER}):
-            yield _chain(places, {k: count})
-        for j in range(k + 1, K):
-            step = -(-need // FEW)
-            for count in range(step, need + MORE + 1, step):
-                other = least(j, count * memory[k])
-                for more in range(MORE + 1):
-                    yield _chain(places, {k: count, j: other + more})
+            if count <= have[k]:
+                yield _chain(places, {k: count})
     for parts in range(1, SHARES + 1):
         for members in (range(K), *([k] for k in range(K) if K > 1)):
-            counts = {k: len(kinds[k]) // parts for k in members if len(kinds[k]) >= parts}
+            counts = {k: have[k] // parts for k in members if have[k] >= parts}
             if sum(memory[k] * count for k, count in counts.items()) >= total and counts:
                 yield _chain(places, counts)
+    for k in range(K):
+        need = least(k)
+        step = -(-need // FEW)
+        for j in range(k + 1, K):
+            for count in range(step, min(need + MORE, have[k]) + 1, step):
+                other = least(j, count * memory[k])
+                for more in range(min(MORE, have[j] - other) + 1):
+                    yield _chain(places, {k: count, j: other + more})
 
 
 def _splits(devices: int) -> Iterator[tuple[int, ...]]:
@@ -146,17 +149,17 @@ def _chain(places: Sequence[int], counts: dict[int, int]) -> Team:
 def chosen(teams: Sequence[Team], rates: Sequence[float], available: Sequence[int]) -> list[int]:
     """How many of each team make the most samples a second of the servers that there are: an integer program.
 
-    Its linear relaxation, rounded down, where the search finds nothing better.
+    Where the search finds nothing: by samples a second for a server, as many of each as there is room for.
     """
     import highspy
 
+    top = max(rates, default=0.0)
+    if not top > 0.0:
+        return [0] * len(teams)
     solver: Any = new_highs()
     endless = float(highspy.kHighsInf)
     for count in available:
         solver.addRow(-endless, float(count), 0, np.array([], dtype=np.int32), np.array([]))
-    top = max(rates, default=0.0)
-    if not top > 0.0:
-        return [0] * len(teams)
     for team, rate in zip(teams, rates, strict=True):
         kinds = [k for k, taken in enumerate(team.takes) if taken]
         most = min(available[k] // team.takes[k] for k in kinds) if rate > 0.0 else 0
@@ -178,7 +181,6 @@ def chosen(teams: Sequence[Team], rates: Sequence[float], available: Sequence[in
 
 
 def _greedily(teams: Sequence[Team], rates: Sequence[float], available: Sequence[int]) -> list[int]:
-    """By samples a second for a server, as many of each as there is room for."""
     left, counts = list(available), [0] * len(teams)
     for t in sorted(range(len(teams)), key=lambda t: (-rates[t] / sum(teams[t].takes), t)):
         if rates[t] > 0.0:
