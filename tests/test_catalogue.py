@@ -163,12 +163,17 @@ def test_an_entry_may_state_clock_units_cache_and_what_a_calibration_found(tmp_p
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("devices: {a: {vendor: x}}", "missing required field"),
+        ("devices: {a: {vendor: x}}", "entry 'a': object missing required field"),
         ("devices: [", "no valid catalogue"),
         ("devices: &a {}\nlaunch_overhead: *a\n", "alias"),
         ("[" * 100_000, "nested deeper than 8"),
         ("nonsense: 1", "unknown field"),
-        (OWN.replace("source: s,", "clock_mhz: -1, source: s,", 1), "> 0.0"),
+        (
+            OWN.replace("source: s,", "clock_mhz: -1, source: s,", 1),
+            "entry 'My Card': clock_mhz: expected `float` > 0.0;",
+        ),
+        (OWN.replace("source: s,", "units: 8, source: s,", 1), "'My Card': object contains unknown field `units`;"),
+        (OWN.replace("source: s,", "note: 3, source: s,"), r"'My Card': note: .*; entry 'board': note: "),
         (OWN.replace("source: s,", "cache: big, source: s,", 1), "cache 'big'"),
         (OWN.replace("source: s,", "efficiency: {products: {arithmetic: 1}}, source: s,", 1), "`products`"),
         (OWN.replace("source: s,", "efficiency: {other: {speed: 1}}, source: s,", 1), "`speed`"),

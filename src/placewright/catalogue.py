@@ -174,6 +174,13 @@ class HardwareFile(msgspec.Struct, forbid_unknown_fields=True):
     launch_overhead: dict[str, _Overhead] = msgspec.field(default_factory=dict)
 
 
+class _AnyFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The same before its entries are looked at."""
+
+    devices: dict[str, Any] = msgspec.field(default_factory=dict)
+    launch_overhead: dict[str, _Overhead] = msgspec.field(default_factory=dict)
+
+
 def load(path: Path | str | None = None) -> Mapping[str, HardwareEntry]:
     """Read the catalogue: the entries that are shipped, with those of the user's own file over them.
 
@@ -307,10 +314,26 @@ def _read(path: Path) -> HardwareFile:
                 raise InvalidInput("uses a YAML alias (*name); write the values out", what=what)
             if depth > DEEPEST_NESTING:
                 raise InvalidInput(f"is nested deeper than {DEEPEST_NESTING} levels; flatten it", what=what)
-        return msgspec.yaml.decode(data, type=HardwareFile)
+        return _decoded(data, what)
     except (yaml.YAMLError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InvalidInput(f"is no valid catalogue: {reason}; compare it with the one shipped", what=what) from None
+
+
+def _decoded(data: bytes, what: str) -> HardwareFile:
+    """Decode an entry at a time, so that what is wrong names the entry it is in."""
+    content = msgspec.yaml.decode(data, type=_AnyFile)
+    violations, devices = [], {}
+    for name, entry in content.devices.items():
+        try:
+            devices[name] = msgspec.convert(entry, WrittenEntry)
+        except msgspec.ValidationError as error:
+            text, _, where = str(error).partition(" - at `$")
+            there = f"{where.strip('.`')}: " if where else ""
+            violations.append(f"entry {name!r}: {there}{text[:1].lower()}{text[1:]}; compare it with the one shipped")
+    if violations:
+        raise InvalidInput(violations, what=what)
+    return HardwareFile(devices, content.launch_overhead)
 
 
 def _entries(file: HardwareFile, overheads: Mapping[str, str | float], path: Path) -> dict[str, HardwareEntry]:

@@ -44,6 +44,16 @@ def test_a_catalogue_named_before_the_command_is_used(placewright: Call, tmp_pat
     assert known.code == 2 and "device 'd' is no CPU" in known.line
 
 
+def test_a_file_that_is_no_catalogue_is_refused_before_anything_is_measured(placewright: Call, tmp_path: Path) -> None:
+    """The entry could not be added to it: nothing is said of measuring, and the file stays as it is."""
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "c.yaml").write_text(CLUSTER.replace("CORE", str(host.available_cores()[0])))
+    (tmp_path / "own.yaml").write_text("colour: red")
+    shown = placewright("calibrate", "-c", "c.yaml", "-o", "own.yaml", "--runtime", "onnxruntime")
+    assert shown.code == 2 and "unknown field `colour`" in shown.line and "measuring" not in shown.err
+    assert (tmp_path / "own.yaml").read_text() == "colour: red"
+
+
 def test_a_bad_catalogue_ends_in_one_line(placewright: Call, tmp_path: Path) -> None:
     """As every bad file does: exit code 2, the file and the remedy."""
     (tmp_path / "own.yaml").write_text(json.dumps({"devices": {"a": {"vendor": "x"}}}))

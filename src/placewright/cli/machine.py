@@ -92,7 +92,7 @@ def calibrate(
     from placewright.report import calibration_report
 
     check_writable(output)
-    found = calibrate_named(read_cluster(cluster), device, runtime, progress_line().tell)
+    found = calibrate_named(read_cluster(cluster), device, runtime, progress_line().tell, catalogue=output)
     write_atomic(output, catalogue_text(found, name, output))
     present(calibration_report(found))
     return 0

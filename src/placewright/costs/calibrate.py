@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright import host
-from placewright.catalogue import Correction, Efficiency, WrittenEntry, with_entry
+from placewright.catalogue import Correction, Efficiency, WrittenEntry, read_entries, with_entry
 from placewright.cluster import Cluster, Device
 from placewright.costs.analytic import device_curves
 from placewright.costs.curve import Curve, Figures, Work
@@ -137,9 +137,19 @@ def chosen_device(cluster: Cluster, name: str | None) -> Device:
 
 
 def calibrate_named(
-    cluster: Cluster, name: str | None, runtime: str, on_progress: Callable[[str], None] | None = None
+    cluster: Cluster,
+    name: str | None,
+    runtime: str,
+    on_progress: Callable[[str], None] | None = None,
+    *,
+    catalogue: Path | None = None,
 ) -> Calibration:
-    """Calibrate the device of that name, or the first that is here, as a command line asks for it."""
+    """Calibrate the device of that name, or the first that is here, as a command line asks for it.
+
+    The ``catalogue`` that the entry is to be added to, where it is there, is read before anything is measured.
+    """
+    if catalogue is not None and catalogue.is_file():
+        read_entries(catalogue)
     return calibrate(chosen_device(cluster, name), runtime=as_runtime(runtime), on_progress=on_progress)
 
 
