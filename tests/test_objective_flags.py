@@ -89,7 +89,11 @@ def test_flags_change_what_they_name(base: Objective, given: dict[str, Any], exp
             "makespan; --contiguous and --overlap are for the objective max-load, and this one is offload; leave them "
             "out, or add --objective max-load",
         ),
-        (Offload(), {"calls": "0"}, "--calls '0' is neither a whole number of at least 1 nor 'any'; write for example"),
+        (
+            Offload(),
+            {"calls": "0"},
+            "--calls '0' is neither a whole number from 1 to 999999999 nor 'any'; write for example",
+        ),
         (Offload(), {"calls": "-1"}, "--calls '-1' is neither"),
         (Offload(), {"calls": "two"}, "--calls 'two' is neither"),
         (Offload(), {"calls": "\u0662"}, "--calls '\u0662' is neither"),

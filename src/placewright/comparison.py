@@ -119,7 +119,7 @@ def known_solvers(names: Sequence[str]) -> list[str]:
 
 
 def check_expert(solver: str, expert: object) -> None:
-    """Refuse a file for ``expert`` where another solver is asked for, which would not look at it.
+    """Refuse a file for ``expert`` where another solver is asked for, which would not look at it, and the reverse.
 
     Raises
     ------
@@ -128,6 +128,8 @@ def check_expert(solver: str, expert: object) -> None:
     """
     if expert is not None and solver != "expert":
         raise InvalidInput("--expert is the placement that --solver expert judges; add that, or use 'compare'")
+    if expert is None and solver == "expert":
+        raise InvalidInput("--solver expert judges a placement that is given; add --expert SPLIT.json")
 
 
 def best_of(rows: Sequence[tuple[str, Result]]) -> Result:

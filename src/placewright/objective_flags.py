@@ -113,7 +113,7 @@ class ObjectiveFlags:
                 f"out, or add --objective {its}"
             )
         if isinstance(chosen, Offload) and self.calls is not None and _calls(self.calls, -1) == -1:
-            yield f"--calls {self.calls!r} is neither a whole number of at least 1 nor 'any'; write for example 2"
+            yield f"--calls {self.calls!r} is neither a whole number from 1 to 999999999 nor 'any'; write for example 2"
         if not isinstance(chosen, MaxLoad | Throughput):
             return
         if self.convex and self.contiguous is not None:

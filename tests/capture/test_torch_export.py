@@ -394,7 +394,8 @@ def test_py_specs_name_functions_that_return_module_and_inputs(tmp_path: Path, m
         "nets_of_this_test": "package.module:function",
         "no_such_module_here:f": "no module 'no_such_module_here'; run from the folder",
         "broken_of_this_test:f": "no module 'a_module_that_is_missing'; install it",
-        "nets_of_this_test:absent": "no function 'absent'",
+        "nets_of_this_test:absent": "no function 'absent'; check the name",
+        "nets_of_this_test:goods": "no function 'goods'; did you mean 'good'",
         "nets_of_this_test:bad": "raised RuntimeError: no; run it",
         "nets_of_this_test:odd": "returned int, not",
     }

@@ -151,6 +151,8 @@ def test_bad_cluster_files(placewright: Call, tmp_path: Path, content: bytes, co
         (["-o", "."], "file '.' can't be written: is a directory"),
         (["--report", "."], "file '.' can't be written: is a directory"),
         (["--trace", "absent/t.json"], "can't be written: there is no folder"),
+        (["-o", "x", "--report", "./x"], "file 'x' would be written twice; give each output a path of its own"),
+        (["--solver", "expert"], "--solver expert judges a placement that is given; add --expert SPLIT.json"),
     ],
 )
 def test_bad_options(placewright: Call, problem_file: Path, tmp_path: Path, options: list[str], complaint: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,11 @@ def _function(spec: str) -> Callable[[], Any]:
     except Exception as error:
         first = (str(error).strip().splitlines() or [""])[0]
         raise InvalidInput(f"importing it raised {type(error).__name__}: {first}", what=spec) from None
+    known = [name for name, value in vars(found).items() if callable(value) and not name.startswith("_")]
     for part in function_name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
-        raise InvalidInput(f"module {module_name!r} has no function {function_name!r}; check the name", what=spec)
+        close = get_close_matches(function_name, known, n=3)
+        remedy = f"did you mean {' or '.join(map(repr, close))}?" if close else "check the name"
+        raise InvalidInput(f"module {module_name!r} has no function {function_name!r}; {remedy}", what=spec)
     return found  # type: ignore[no-any-return]

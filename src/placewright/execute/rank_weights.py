@@ -114,7 +114,7 @@ def shards_of(path: Path) -> dict[str, Path]:
                 found.update(dict.fromkeys(opened.keys(), file))
         except Exception as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-            raise InvalidInput(f"{file.name!r} can't be read as safetensors: {first}") from None
+            raise InvalidInput(f"{file.name!r} can't be read as safetensors: {first}; give another file") from None
     return found
 
 

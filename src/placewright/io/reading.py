@@ -237,9 +237,16 @@ def check_writable(*paths: Path | str | None) -> None:
     Raises
     ------
     InvalidInput
-        With every path that is a folder, or in a folder that is absent or can't be written to.
+        With every path that is a folder, in a folder that is absent or can't be written to, or given twice.
     """
-    found = [f"file {str(path)!r} {reason}" for path in paths if path is not None and (reason := _why_not(path))]
+    given = [path for path in paths if path is not None]
+    found = [f"file {str(path)!r} {reason}" for path in given if (reason := _why_not(path))]
+    targets = [os.path.realpath(path) for path in given]
+    found += [
+        f"file {str(path)!r} would be written twice; give each output a path of its own"
+        for k, path in enumerate(given)
+        if targets[k] in targets[:k] and Path(targets[k]).parent != Path("/dev")
+    ]
     if found:
         raise InvalidInput(found)
 
