@@ -13,6 +13,14 @@ Floats = npt.NDArray[np.float64]
 
 
 @njit(cache=True)
+def _trace(origin: Ints, cuts: Ints) -> None:
+    """Fill the cuts from the last: origin (S+1, N) says where the stage begins that ends at a position."""
+    cuts[-1] = origin.shape[1] - 1
+    for s in range(len(cuts) - 1, 0, -1):
+        cuts[s - 1] = origin[s, cuts[s]]
+
+
+@njit(cache=True)
 def best_cuts(
     compute: Floats,
     left: Floats,
@@ -53,11 +61,7 @@ def best_cuts(
                     best, start = load, a
             value[s + 1, b] = best
             origin[s + 1, b] = start
-    b = N - 1
-    for s in range(S, 0, -1):
-        cuts[s] = b
-        b = origin[s, b]
-    cuts[0] = b
+    _trace(origin, cuts)
     return float(value[S, N - 1])
 
 
@@ -88,11 +92,7 @@ def priced_cuts(
                 if there < value[s + 1, b]:
                     value[s + 1, b] = there
                     origin[s + 1, b] = a
-    b = N - 1
-    for s in range(S, 0, -1):
-        cuts[s] = b
-        b = origin[s, b]
-    cuts[0] = b
+    _trace(origin, cuts)
     return float(value[S, N - 1])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-__all__ = ["Messages", "StageTable", "cheapest_chain", "count_stages", "fill_stages", "price"]
+__all__ = ["Messages", "StageTable", "cheapest_chain", "count_stages", "fill_stages"]
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -35,20 +35,20 @@ class StageTable(NamedTuple):
 
 
 @njit(cache=True)
+def _nested(inside: Bytes, a: int, b: int) -> bool:
+    for k in range(inside.shape[1]):
+        if inside[a, k] > inside[b, k]:
+            return False
+    return True
+
+
+@njit(cache=True)
 def count_stages(inside: Bytes, resident: Floats, capacity: float, most: int) -> int:
     """Count pairs of nested ideals (rows of ``inside`` (N, U), by size) whose difference fits; stop beyond ``most``."""
-    N, U = inside.shape
-    count = 0
+    N, count = len(inside), 0
     for a in range(N):
         for b in range(a + 1, N):
-            if resident[b] - resident[a] > capacity:
-                continue
-            nested = True
-            for k in range(U):
-                if inside[a, k] > inside[b, k]:
-                    nested = False
-                    break
-            if nested:
+            if resident[b] - resident[a] <= capacity and _nested(inside, a, b):
                 count += 1
                 if count > most:
                     return count
@@ -65,8 +65,7 @@ def fill_stages(
     sends a message that one of its units makes and one outside it reads, and receives one that it reads and that is
     made outside it, once each, at what ``send`` and ``receive`` say.
     """
-    N, U = inside.shape
-    C, M = compute.shape[1], len(m.producer)
+    N, C, M = len(inside), compute.shape[1], len(m.producer)
     largest = capacity.max()
     # Messages that cross the border of each ideal, either way.
     cross_ptr = np.zeros(N + 1, dtype=np.int64)
@@ -89,14 +88,7 @@ def fill_stages(
         table.ptr[a] = count
         for b in range(a + 1, N):
             held = resident[b] - resident[a]
-            if held > largest:
-                continue
-            nested = True
-            for k in range(U):
-                if inside[a, k] > inside[b, k]:
-                    nested = False
-                    break
-            if not nested:
+            if held > largest or not _nested(inside, a, b):
                 continue
             for c in range(C):
                 if held > capacity[c] or banned[b, c] > banned[a, c]:
@@ -131,7 +123,7 @@ def fill_stages(
 
 
 @njit(cache=True)
-def price(load: float, full: float, least: float, limit: float) -> float:
+def _price(load: float, full: float, least: float, limit: float) -> float:
     """Load of a stage, and what its device does not compute in for its sake: ``full`` of ``limit - least`` seconds."""
     return load * (1.0 + full / (limit - least)) if full > 0.0 else load
 
@@ -161,7 +153,9 @@ def cheapest_chain(
             for c in range(C):
                 if table.load[s, c] == np.inf:
                     continue
-                there = distance[a] + weight[c] * price(table.load[s, c], full[b] - full[a], least[b] - least[a], limit)
+                there = distance[a] + weight[c] * _price(
+                    table.load[s, c], full[b] - full[a], least[b] - least[a], limit
+                )
                 if there < distance[b]:
                     distance[b] = there
                     stage[b], kind[b], origin[b] = s, c, a
@@ -169,6 +163,6 @@ def cheapest_chain(
     b = N - 1
     while b > 0 and stage[b] >= 0:
         a = origin[b]
-        prices[kind[b]] += price(table.load[stage[b], kind[b]], full[b] - full[a], least[b] - least[a], limit)
+        prices[kind[b]] += _price(table.load[stage[b], kind[b]], full[b] - full[a], least[b] - least[a], limit)
         b = a
     return prices
