@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 import placewright as pw
 from placewright.algorithm import Budget
+from placewright.bounds.throughput import servers_stages
 from placewright.bounds.throughput.servers import servers
 from placewright.bounds.throughput.servers_stages import stages_of
 
@@ -70,3 +71,14 @@ def test_synchronisation_is_counted() -> None:
     cluster = pw.Cluster([pw.Device("a"), pw.Device("b")], [pw.Link(0.0, 4.0, link_class="same-host")])
     found = bound(pw.Problem(graph, cluster, [[0.5, 0.5], [0.5, 0.5]], pw.Throughput(sync_period=8)))
     assert 0.7 < found <= 0.75
+
+
+def test_nothing_is_claimed_when_stages_are_too_many_or_not_all_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two operators on a device of one class have three stages: with room for two, or a cancelled budget, no bound."""
+    problem, budget = chain([1, 1], [1.0, 1.0], None, 1), Budget()
+    budget.cancelled.set()
+    assert servers(problem, budget=budget, rng=np.random.default_rng(0)).lower_bound_s == 0.0
+    monkeypatch.setattr(servers_stages, "MOST_LOADS", 2)
+    assert bound(problem) == 0.0
+    monkeypatch.setattr(servers_stages, "MOST_LOADS", 3)
+    assert bound(problem) == pytest.approx(2.0)

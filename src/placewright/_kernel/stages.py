@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-__all__ = ["Messages", "StageTable", "cheapest_chain", "count_stages", "fill_stages"]
+__all__ = ["Crossing", "Messages", "StageTable", "cheapest_chain", "count_stages", "crossing", "fill_stages"]
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -34,43 +34,41 @@ class StageTable(NamedTuple):
     load: Floats
 
 
+class Crossing(NamedTuple):
+    """Messages that cross the border of each ideal, either way, as rows: ptr (N+1,), message."""
+
+    ptr: Longs
+    message: Ints
+
+
 @njit(cache=True)
 def _nested(inside: Bytes, a: int, b: int) -> bool:
+    nested = True
     for k in range(inside.shape[1]):
         if inside[a, k] > inside[b, k]:
-            return False
-    return True
+            nested = False
+            break
+    return nested
 
 
 @njit(cache=True)
-def count_stages(inside: Bytes, resident: Floats, capacity: float, most: int) -> int:
-    """Count pairs of nested ideals (rows of ``inside`` (N, U), by size) whose difference fits; stop beyond ``most``."""
-    N, count = len(inside), 0
-    for a in range(N):
-        for b in range(a + 1, N):
+def count_stages(inside: Bytes, resident: Floats, capacity: float, begin: int, end: int) -> int:
+    """Count pairs of nested ideals (rows of ``inside`` (N, U), by size) whose difference fits, the first in a range."""
+    count = 0
+    for a in range(begin, end):
+        for b in range(a + 1, len(inside)):
             if resident[b] - resident[a] <= capacity and _nested(inside, a, b):
                 count += 1
-                if count > most:
-                    return count
     return count
 
 
 @njit(cache=True)
-def fill_stages(
-    inside: Bytes, resident: Floats, capacity: Floats, compute: Floats, banned: Ints, m: Messages, table: StageTable
-) -> int:
-    """Fill a table that has room for all stages; returns how many there are.
-
-    compute, banned (N, C): of each ideal the seconds, and the number of units that may not run, on each class. A stage
-    sends a message that one of its units makes and one outside it reads, and receives one that it reads and that is
-    made outside it, once each, at what ``send`` and ``receive`` say.
-    """
-    N, C, M = len(inside), compute.shape[1], len(m.producer)
-    largest = capacity.max()
-    # Messages that cross the border of each ideal, either way.
-    cross_ptr = np.zeros(N + 1, dtype=np.int64)
+def crossing(inside: Bytes, m: Messages) -> Crossing:
+    """List the messages that cross the border of each ideal."""
+    N, M = len(inside), len(m.producer)
+    ptr = np.zeros(N + 1, dtype=np.int64)
     for fill in range(2):
-        cross = np.zeros(cross_ptr[N] if fill == 1 else 0, dtype=np.int32)
+        message = np.zeros(ptr[N] if fill == 1 else 0, dtype=np.int32)
         at = 0
         for a in range(N):
             for u in range(M):
@@ -78,14 +76,37 @@ def fill_stages(
                 for e in range(m.reader_ptr[u], m.reader_ptr[u + 1]):
                     if inside[a, m.reader[e]] != made:
                         if fill == 1:
-                            cross[at] = u
+                            message[at] = u
                         at += 1
                         break
-            cross_ptr[a + 1] = at
-    count = 0
-    seen = np.full(M, -1, dtype=np.int64)
-    for a in range(N):
-        table.ptr[a] = count
+            ptr[a + 1] = at
+    return Crossing(ptr, message)
+
+
+@njit(cache=True)
+def fill_stages(
+    inside: Bytes,
+    resident: Floats,
+    capacity: Floats,
+    compute: Floats,
+    banned: Ints,
+    m: Messages,
+    cross: Crossing,
+    begin: int,
+    end: int,
+    table: StageTable,
+) -> None:
+    """Fill the rows begin..end of a table that has room for all stages; rows before them are filled.
+
+    compute, banned (N, C): of each ideal the seconds, and the number of units that may not run, on each class. A stage
+    sends a message that one of its units makes and one outside it reads, and receives one that it reads and that is
+    made outside it, once each, at what ``send`` and ``receive`` say.
+    """
+    N, C = compute.shape
+    largest = capacity.max()
+    count = table.ptr[begin]
+    seen = np.full(len(m.producer), -1, dtype=np.int64)
+    for a in range(begin, end):
         for b in range(a + 1, N):
             held = resident[b] - resident[a]
             if held > largest or not _nested(inside, a, b):
@@ -96,8 +117,8 @@ def fill_stages(
                 else:
                     table.load[count, c] = compute[b, c] - compute[a, c]
             for side in (a, b):
-                for f in range(cross_ptr[side], cross_ptr[side + 1]):
-                    u = cross[f]
+                for f in range(cross.ptr[side], cross.ptr[side + 1]):
+                    u = cross.message[f]
                     if seen[u] == count:
                         continue
                     seen[u] = count
@@ -118,8 +139,7 @@ def fill_stages(
                             table.load[count, c] += m.receive[u, c]
             table.end[count] = b
             count += 1
-    table.ptr[N] = count
-    return count
+        table.ptr[a + 1] = count
 
 
 @njit(cache=True)

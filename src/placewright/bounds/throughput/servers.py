@@ -72,7 +72,7 @@ def servers(
     such T is found by halving.
 
     Channels are left out, and transfers where they overlap computing. Only for ``contiguous`` plans with CPUs bound by
-    it as well; nothing is claimed where the stages are more than 12 million.
+    it as well; nothing is claimed where the stages are more than 12 million, or 64 million by class.
 
     Complexity: O(stages x classes) a path; some ten paths.
 
@@ -104,7 +104,6 @@ def servers(
 
 def _synchronised(problem: Problem, stages: ClassStages, program: _Prices, low: float, budget: Budget) -> float:
     """Return the largest time that is refuted, by halving above ``low``."""
-    high = np.inf
 
     def refuted(limit: float) -> float:
         unit, fastest = stages.weights * _sync_s_per_byte(problem), stages.unit_s.min(axis=1)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright._kernel.ideals import Ideals, enumerate_ideals, first_ideal
-from placewright._kernel.stages import Messages, StageTable, count_stages, fill_stages
+from placewright._kernel.stages import Messages, StageTable, count_stages, crossing, fill_stages
 from placewright.algorithm import Budget
 from placewright.loads import order_blocks, order_edges
 from placewright.one_copy import throughput_of
@@ -25,11 +25,17 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 MOST_IDEALS = 20_000
 MOST_STAGES = 12_000_000
+MOST_LOADS = 64_000_000
+"""Stages times classes of devices."""
+
 MOST_ENTRIES = 200_000_000
 """Of the table of which ideal holds which unit."""
 
 CHILDREN = 100_000
 """Ideals extended between two looks at the budget."""
+
+ROWS = 16
+"""Ideals whose stages are listed between two looks at the budget."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,15 +91,20 @@ def _make(problem: Problem, budget: Budget) -> ClassStages | None:
         return None
     inside = np.ascontiguousarray(inside[:, block_of])
     held, capacity = (inside @ resident).astype(np.float64), problem.cluster.capacity_bytes[first]
-    room = count_stages(inside, held, float(capacity.max()), MOST_STAGES)
-    if room > MOST_STAGES or budget.spent:
-        return None
-    table = StageTable(
-        np.zeros(len(inside) + 1, dtype=np.int64), np.zeros(room, dtype=np.int32), np.zeros((room, len(first)))
-    )
+    N, C, room = len(inside), len(first), 0
+    for a in range(0, N, ROWS):
+        room += count_stages(inside, held, float(capacity.max()), a, min(a + ROWS, N))
+        if room > min(MOST_STAGES, MOST_LOADS // C) or budget.spent:
+            return None
+    table = StageTable(np.zeros(N + 1, dtype=np.int64), np.zeros(room, dtype=np.int32), np.zeros((room, C)))
     finite, banned = np.isfinite(unit_s), inside.astype(np.int32) @ (~np.isfinite(unit_s)).astype(np.int32)
     compute = (inside @ np.where(finite, unit_s, 0.0)).astype(np.float64)
-    fill_stages(inside, held, capacity, compute, banned.astype(np.int32), messages_of(problem, first), table)
+    messages = messages_of(problem, first)
+    cross = crossing(inside, messages)
+    for a in range(0, N, ROWS):
+        if budget.spent:
+            return None
+        fill_stages(inside, held, capacity, compute, banned, messages, cross, a, min(a + ROWS, N), table)
     return ClassStages(np.bincount(orbit).astype(np.float64), unit_s, inside, weights.astype(np.float64), table)
 
 
