@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
 from placewright.errors import InvalidInput
 
 __all__ = [
+    "LOAD_PARTS",
     "Contention",
     "Contiguity",
     "Makespan",
@@ -25,6 +28,11 @@ Contention: TypeAlias = Literal["none", "link", "port"]
 Contiguity: TypeAlias = Literal["contiguous", "convex", "any"]
 TrainingObjective: TypeAlias = Literal["sum", "separate"]
 Overlap: TypeAlias = Literal["none", "transfers", "full"]
+
+LOAD_PARTS: Mapping[Overlap, tuple[int, int, int]] = MappingProxyType(
+    {"none": (0, 0, 0), "transfers": (0, 1, 1), "full": (0, 1, 2)}
+)
+"""Which part of a device's load computing, transfers in and transfers out add to; its load is the largest part."""
 
 
 @dataclass(frozen=True, slots=True)

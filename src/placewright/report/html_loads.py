@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from placewright.evaluate import Evaluation, Load
-from placewright.loads import objective_of
-from placewright.objective import Throughput
+from placewright.objective import LOAD_PARTS
 from placewright.problem import Problem
 from placewright.report.html_parts import SHOWN_DEVICES, closing_rows, dot, row, table
 from placewright.report.listing import counted, percent
@@ -19,6 +18,7 @@ from placewright.report.loads import (
     load_formula,
     loaded_channels,
     operators_text,
+    overlap_of,
     pass_names,
     peaks_s,
     per_second,
@@ -112,9 +112,7 @@ def load_chart(problem: Problem, result: Result, evaluation: Evaluation, stages:
 
 
 def _blocks(problem: Problem, load: Load, start: float) -> list[Block]:
-    objective = problem.objective
-    overlap = objective.overlap if isinstance(objective, Throughput) else objective_of(problem).overlap
-    lanes = {"none": (0, 0, 0), "transfers": (0, 1, 1), "full": (0, 1, 2)}[overlap]
+    lanes = LOAD_PARTS[overlap_of(problem)]
     number = max(lanes) + 1
     ends = [start] * number
     made: list[Block] = []

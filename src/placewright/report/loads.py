@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from placewright.evaluate import ChannelUse, DeviceUse, Evaluation
 from placewright.loads import objective_of, order_edges
-from placewright.objective import Throughput
+from placewright.objective import Overlap, Throughput
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.listing import counted
@@ -25,6 +25,7 @@ __all__ = [
     "load_formula",
     "loaded_channels",
     "operators_text",
+    "overlap_of",
     "pass_names",
     "peaks_s",
     "per_second",
@@ -193,9 +194,13 @@ def load_formula(problem: Problem, evaluation: Evaluation) -> str:
     """
     words = {"none": "compute + in + out", "transfers": "max(compute, in + out)", "full": "max(compute, in, out)"}
     synced = any(load.sync_s for use in evaluation.devices for load in use.loads)
+    return words[overlap_of(problem)] + (" + sync" if synced else "")
+
+
+def overlap_of(problem: Problem) -> Overlap:
+    """Return what overlaps in the loads of a problem."""
     objective = problem.objective
-    overlap = objective.overlap if isinstance(objective, Throughput) else objective_of(problem).overlap
-    return words[overlap] + (" + sync" if synced else "")
+    return objective.overlap if isinstance(objective, Throughput) else objective_of(problem).overlap
 
 
 def per_second(value_s: float) -> str:

@@ -11,13 +11,17 @@ import numpy.typing as npt
 from placewright.algorithm import Budget
 from placewright.highs import new_highs
 from placewright.loads import loads_of
+from placewright.objective import LOAD_PARTS
 from placewright.one_copy import one_copy, throughput_of
 from placewright.problem import Problem
 
-__all__ = ["CutProgram", "Divided", "pair_times"]
+__all__ = ["CutProgram", "Divided", "pair_times", "too_large"]
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
+
+LARGEST = 400_000
+"""Tensors times pairs of devices up to which the program is solved."""
 
 ROUNDING = 1e-12
 """Part of the sum of all terms of a proof that rounding errors may be."""
@@ -33,13 +37,10 @@ class Divided:
         Part of the samples for which a unit is on a device.
     lower_bound_s : float
         Proved by the multipliers alone, before rounding down.
-    value_s : float
-        Of the program, as the solver states it.
     """
 
     shares: Floats
     lower_bound_s: float
-    value_s: float
 
 
 class _Block:
@@ -81,7 +82,7 @@ class CutProgram:
     def __init__(self, problem: Problem, order: tuple[int, ...] | None = None) -> None:
         self.problem, self.order = problem, order
         a = self.loads = loads_of(one_copy(problem))
-        self.overlap = throughput_of(problem).overlap
+        self.parts = LOAD_PARTS[throughput_of(problem).overlap]
         self.compute = a.compute_s[0]
         U, D = self.compute.shape
         M = len(a.producer)
@@ -107,21 +108,17 @@ class CutProgram:
             return made
 
         E = len(self.message)
-        parts = {"none": 1, "transfers": 2, "full": 3}[self.overlap]
         self.unit_row = block(np.ones(U, dtype=bool))
-        self.load_row = block(np.array([[True] + [bool(p)] * (parts - 1) for p in a.pays]))
+        self.load_row = block(np.array([[True] + [bool(p)] * max(self.parts) for p in a.pays]))
         self.channel_row = block(np.ones(a.n_channels if len(a.channel_s) else 0, dtype=bool))
+        self.at_most = np.concatenate([self.load_row.at[self.load_row.at >= 0], self.channel_row.at])
+        """Rows of what is at most T."""
         self.memory_row = block(self.limited)
         self.in_row = block(np.ones((E, D), dtype=bool))
         self.out_row = block(np.ones((E, D), dtype=bool))
         self.send_row = block(apart & (self.z.at >= 0)[:, :, None])
         self.least_row = block((self.z.at >= 0)[self.message])
         self.n_rows = rows
-
-    @property
-    def size(self) -> int:
-        """Variables and rows."""
-        return self.top + 1 + self.n_rows
 
     def solve(self, budget: Budget, share: float = 1.0) -> Divided | None:
         """Solve by HiGHS within a share of the budget; ``None`` where nothing came of it."""
@@ -142,7 +139,7 @@ class CutProgram:
         if len(values) != self.top + 1 or len(dual) < self.n_rows:
             return None
         lower = self.proved(dual[: self.n_rows]) if self.order is None else 0.0
-        return Divided(np.clip(self.x.values(values), 0.0, 1.0), lower, float(values[self.top]) * self.scale)
+        return Divided(np.clip(self.x.values(values), 0.0, 1.0), lower)
 
     def proved(self, dual: Floats) -> float:
         r"""Bound T by multipliers of the rows, whatever they are.
@@ -157,15 +154,13 @@ class CutProgram:
         g the factors of x, of which each unit takes the least.
         """
         a = self.loads
-        D = len(a.pays)
         load = np.maximum(0.0, -self.load_row.values(dual))
-        channel = np.maximum(0.0, -self.channel_row.values(dual)) if self.channel_row.size else np.zeros(0)
+        channel = np.maximum(0.0, -self.channel_row.values(dual))
         total = float(load.sum() + channel.sum())
         if not total > 0.0:
             return 0.0
-        busy = load[:, 0]
-        into = load[:, {"none": 0, "transfers": 1, "full": 1}[self.overlap]] * a.pays
-        out = load[:, {"none": 0, "transfers": 1, "full": 2}[self.overlap]] * a.pays
+        busy, into, out = (load[:, part] for part in self.parts)
+        into, out = into * a.pays, out * a.pays
         price = np.maximum(0.0, -self.memory_row.values(dual)) / _memory_scale(a.resident) * self.scale
         gone = {
             name: np.maximum(0.0, getattr(self, f"{name}_row").values(dual)) for name in ("in", "out", "send", "least")
@@ -186,7 +181,7 @@ class CutProgram:
         cost = worth * times
         come, go = (_by_message(gone[name], self.message, M) for name in ("in", "out"))
         asked = come[:, None, :] + go[:, :, None]
-        free = (self.y.at < 0) | np.eye(D, dtype=bool)  # no such transfer: nothing to be paid for
+        free = self.y.at < 0  # no such transfer: nothing to be paid for
         ratio = np.where(free, 1.0, np.minimum(1.0, _ratio(cost, asked)) * (1.0 - 1e-13))
         come_in = gone["in"] * ratio.min(axis=1, initial=1.0)[self.message]
         go_out = gone["out"] * ratio.min(axis=2, initial=1.0)[self.message]
@@ -194,9 +189,9 @@ class CutProgram:
         compute = np.where(a.allowed, self.compute, 0.0) / self.scale * busy
         factor = compute + price * a.resident[:, None] / self.scale
         size = np.abs(factor)
-        for rows, sign in ((come_in, 1.0), (-go_out, 1.0), (-least_dual * least[self.message], 1.0)):
-            np.add.at(factor, self.reader, sign * rows)
-            np.subtract.at(factor, self.maker, sign * rows)
+        for rows in (come_in, -go_out, -least_dual * least[self.message]):
+            np.add.at(factor, self.reader, rows)
+            np.subtract.at(factor, self.maker, rows)
             np.add.at(size, self.reader, np.abs(rows))
             np.add.at(size, self.maker, np.abs(rows))
         chosen = np.where(a.allowed, factor, np.inf).min(axis=1)
@@ -205,8 +200,7 @@ class CutProgram:
         return max(0.0, (float(chosen.sum()) - room - slack) / total * self.scale)
 
     def _model(self, highspy: Any) -> Any:
-        a, entries = self.loads, _Entries()
-        _U, D = self.compute.shape
+        a, D, entries = self.loads, len(self.problem.cluster), _Entries()
         k, i = np.nonzero(a.allowed)
         x = self.x.at[k, i]
         entries.add(self.unit_row.at[k], x, 1.0)
@@ -215,22 +209,20 @@ class CutProgram:
         entries.add(self.memory_row.at[i[held]], x[held], a.resident[k[held]] / _memory_scale(a.resident))
         m, s, t = np.nonzero(self.y.at >= 0)
         y, seconds = self.y.at[m, s, t], self.times[m, s, t] / self.scale
-        last = {"none": (0, 0), "transfers": (1, 1), "full": (1, 2)}[self.overlap]
+        _, into, out = self.parts
         pays = a.pays[t]
-        entries.add(self.load_row.at[t[pays], last[0]], y[pays], seconds[pays])
+        entries.add(self.load_row.at[t[pays], into], y[pays], seconds[pays])
         direct = a.pays[s] & self.single[m]
-        entries.add(self.load_row.at[s[direct], last[1]], y[direct], seconds[direct])
+        entries.add(self.load_row.at[s[direct], out], y[direct], seconds[direct])
         for c in (0, 1) if self.channel_row.size else ():
             on = a.channel_of[s, t, c] >= 0
             entries.add(self.channel_row.at[a.channel_of[s, t, c][on]], y[on], seconds[on])
         zm, zi = np.nonzero(self.z.at >= 0)
-        entries.add(self.load_row.at[zi, last[1]], self.z.at[zm, zi], 1.0)
+        entries.add(self.load_row.at[zi, out], self.z.at[zm, zi], 1.0)
         sending = self.send_row.at[m, s, t] >= 0
         entries.add(self.send_row.at[m, s, t][sending], self.z.at[m, s][sending], 1.0)
         entries.add(self.send_row.at[m, s, t][sending], y[sending], -seconds[sending])
-        for row in np.concatenate([self.load_row.at.ravel(), self.channel_row.at]).tolist():
-            if row >= 0:
-                entries.add(np.array([row]), np.array([self.top]), -1.0)
+        entries.add(self.at_most, np.full(len(self.at_most), self.top), -1.0)
         for j in range(D):
             for table, one, other in ((self.in_row, self.reader, self.maker), (self.out_row, self.maker, self.reader)):
                 rows = table.at[:, j]
@@ -269,8 +261,7 @@ class CutProgram:
         a, inf, n = self.loads, highspy.kHighsInf, self.top + 1
         lower, upper = np.zeros(self.n_rows + extra), np.full(self.n_rows + extra, inf)
         lower[self.unit_row.at] = upper[self.unit_row.at] = 1.0
-        at_most = np.concatenate([self.load_row.at[self.load_row.at >= 0], self.channel_row.at])
-        lower[at_most], upper[at_most] = -inf, 0.0
+        lower[self.at_most], upper[self.at_most] = -inf, 0.0
         memory = self.memory_row.at[self.limited]
         lower[memory], upper[memory] = -inf, a.capacity[self.limited] / _memory_scale(a.resident)
         lp = highspy.HighsLp()
@@ -304,6 +295,14 @@ class _Entries:
     def arrays(self) -> tuple[Ints, Ints, Floats]:
         """Rows, columns, values; no entry stands twice."""
         return np.concatenate(self.rows), np.concatenate(self.columns), np.concatenate(self.values)
+
+
+def too_large(problem: Problem) -> str | None:
+    """Tell why the program is not solved for a problem; ``None`` when it is."""
+    tensors, D = len(problem.graph.tensors), len(problem.cluster)
+    if tensors * D * D > LARGEST:
+        return f"{tensors} tensors on {D} devices are more than its linear program takes; use servers"
+    return None
 
 
 def pair_times(problem: Problem) -> Floats:

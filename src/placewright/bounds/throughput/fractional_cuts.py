@@ -7,7 +7,7 @@ import logging
 import numpy as np
 
 from placewright.algorithm import Budget, OnProgress, ignore
-from placewright.bounds.throughput.cut_program import CutProgram
+from placewright.bounds.throughput.cut_program import CutProgram, too_large
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import Result
@@ -16,9 +16,6 @@ from placewright.rounding import rounded_down
 __all__ = ["fractional_cuts"]
 
 log = logging.getLogger(__name__)
-
-LARGEST = 400_000
-"""Tensors times pairs of devices up to which the program is tried."""
 
 SHARE = 0.15
 """Of the budget, for the linear program."""
@@ -53,9 +50,9 @@ def fractional_cuts(
     >>> round(result.lower_bound_s, 6)  # half of the samples on each: 4 / 2
     2.0
     """
-    tensors, D = len(problem.graph.tensors), len(problem.cluster)
-    if tensors * D * D > LARGEST:
-        log.info("no fractional-cuts bound: %d tensors on %d devices are too many", tensors, D)
+    reason = too_large(problem)
+    if reason is not None:
+        log.info("no fractional-cuts bound: %s", reason)
         return Result(solver="fractional-cuts")
     if budget.spent or not problem.allowed.any(axis=1).all():
         return Result(solver="fractional-cuts")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, permutations
+from itertools import permutations
 from math import inf
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from placewright._kernel.priced_moves import descend_priced
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
-from placewright.bounds.throughput.cut_program import CutProgram, Divided
+from placewright.bounds.throughput.cut_program import CutProgram, Divided, too_large
 from placewright.loads import loads_of
 from placewright.one_copy import one_copy, throughput_of
 from placewright.plan import Plan, Provenance
@@ -24,17 +24,14 @@ from placewright.solvers.throughput.priced import Priced
 
 __all__ = ["Copies"]
 
-MOST_ORDERS = 24
-"""Orders of the devices along which a solution is cut."""
+RANDOM_ORDERS = 12
+"""Of more than four devices, along which a solution is cut too."""
 
 MOST_CUTS = 64
 """Copies that are cut from one solution along one order."""
 
 DESCENTS = 8
 """Rounds of one descent."""
-
-LARGEST = 400_000
-"""Tensors times pairs of devices up to which the program of divided copies is solved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +60,7 @@ class Copies:
 
     def supports(self, problem: Problem) -> str | None:
         """Tell why a problem is out of reach; ``None`` when it isn't."""
-        tensors, D = len(problem.graph.tensors), len(problem.cluster)
-        if tensors * D * D > LARGEST:
-            return f"{tensors} tensors on {D} devices are more than its linear program takes; use servers"
-        return None
+        return too_large(problem)
 
     def __call__(
         self,
@@ -151,13 +145,13 @@ class _Search:
         if not (divided.shares.sum(axis=1) > 0.5).all():  # not solved
             return
         if len(used) <= 4:
-            yield from islice(permutations(used.tolist()), MOST_ORDERS)
+            yield from permutations(used.tolist())
             return
         place = np.arange(len(divided.shares)) @ divided.shares[:, used] / divided.shares[:, used].sum(axis=0)
         ahead = used[np.argsort(place, kind="stable")]
         yield tuple(ahead.tolist())
         yield tuple(ahead[::-1].tolist())
-        for _ in range(MOST_ORDERS // 2):
+        for _ in range(RANDOM_ORDERS):
             yield tuple(self.rng.permutation(used).tolist())
 
     def _cut(self, divided: Divided, order: tuple[int, ...]) -> None:

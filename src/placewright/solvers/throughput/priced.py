@@ -8,6 +8,7 @@ import numpy.typing as npt
 from placewright._kernel.priced_moves import PricedNetwork
 from placewright.bounds.throughput.cut_program import pair_times
 from placewright.loads import loads_of
+from placewright.objective import LOAD_PARTS
 from placewright.one_copy import one_copy, throughput_of
 from placewright.problem import Problem
 from placewright.ragged import ragged
@@ -23,7 +24,7 @@ class Priced:
     def __init__(self, problem: Problem) -> None:
         a = self.loads = loads_of(one_copy(problem))
         objective = throughput_of(problem)
-        self.overlap = objective.overlap
+        self.parts = LOAD_PARTS[objective.overlap]
         self.times = pair_times(problem)
         U = a.n_units
         strict = objective.contiguity == "contiguous" and objective.contiguous_cpus
@@ -38,9 +39,8 @@ class Priced:
     def at(self, prices: Floats) -> PricedNetwork:
         """Price a second of each part of the loads: devices by part, then channels."""
         a, D = self.loads, len(self.loads.pays)
-        compute = prices[:D]
-        enter = prices[{"none": 0, "transfers": D, "full": D}[self.overlap] :][:D] * a.pays
-        leave = prices[{"none": 0, "transfers": D, "full": 2 * D}[self.overlap] :][:D] * a.pays
+        compute, enter, leave = (prices[part * D :][:D] for part in self.parts)
+        enter, leave = enter * a.pays, leave * a.pays
         per_pair = np.broadcast_to(enter[None, :], (D, D)).copy()
         channel = prices[len(prices) - a.n_channels :] if a.n_channels else np.zeros(1)
         for c in (0, 1) if a.n_channels else ():
