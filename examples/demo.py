@@ -50,7 +50,7 @@ def main() -> None:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 80)
 
     progress.tell("1. measuring this machine: its workers, and transfers between them")
-    cluster = probe(devices=options.devices, on_progress=progress.step)
+    cluster = probe(devices=options.devices, on_progress=progress.step).cluster
     progress.tell(f"2. capturing {Path(options.model).name} and measuring each of its operators once")
     graph = pw.capture(options.model)
     costs = pw.profile(options.model, graph, cluster, on_progress=progress.step)
