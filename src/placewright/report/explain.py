@@ -275,13 +275,11 @@ def _reason(problem: Problem, plan: Plan, evaluation: Evaluation, i: int, *, jud
     held = int(problem.resident_bytes.sum())
     if held > capacity:
         parts.append(f"the network holds {format_bytes(held)}, more than its {format_bytes(capacity)}")
-    if judge_move and isinstance(problem.objective, Throughput):
-        pass
-    elif judge_move and steady:
+    if judge_move and isinstance(problem.objective, MaxLoad):
         parts += best_move(problem, plan, evaluation, i)
     elif judge_move and calls:
         parts += best_call_move(problem, plan, evaluation, i)
-    elif judge_move:
+    elif judge_move and not steady:
         parts += _best_move(problem, plan, evaluation, i, fitting)
     return "; ".join(parts)
 

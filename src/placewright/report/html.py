@@ -68,16 +68,8 @@ def html_report(
     wide: list[tuple[str, str]] = []
     data = script = ""
     if plan is not None and evaluation is not None:
-        show = (
-            _copies
-            if plan.copies
-            else _pipeline
-            if steady
-            else _offload
-            if isinstance(problem.objective, Offload)
-            else _schedule
-        )
-        wide += show(problem, result, plan, evaluation)
+        show = {Makespan: _schedule, MaxLoad: _pipeline, Throughput: _copies, Offload: _offload}
+        wide += show[type(problem.objective)](problem, result, plan, evaluation)
         if math.isfinite(evaluation.schedule.makespan_s):
             data = _json_block(timeline(problem, result, evaluation, measurements))
         else:  # a plan that can't be run, as a file may hold one
