@@ -215,3 +215,20 @@ def test_the_command_line_plans_for_throughput(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as end:
         main(["plan", str(tmp_path / "p.json"), "--objective", "throughput", "--replicate"])
     assert end.value.code == 2
+
+
+@pytest.mark.parametrize("seconds", [10**7, 10**10])
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_placement_that_takes_forever_does_not_blur_the_others(seconds: int, trains: bool) -> None:
+    """Exact also where the tensor from a to b takes 1e7 and 1e10 times as long as an operator."""
+    # c runs on d1 alone, for 1 s; a and b, 1 s each anywhere, stay together. With a share s of the samples on d1:
+    # max(1 + 2 s, 2 (1 - s)) is 1.5 at s = 1/4. Both hold a and b then: 2 x 1/2 x 1e10 / 1e14 s each in training.
+    operators = [Operator(v, weight_bytes=10**10, backward=trains and v == "b") for v in "abc"]
+    graph = OperatorGraph(operators, [Tensor("x", 0, (1,), seconds)])
+    pair = Cluster([Device("d0", memory_bytes=2 * 10**10), Device("d1")], [Link(0.0, 1.0, link_class="same-host")])
+    times = [[1.0, 1.0], [1.0, 1.0], [np.inf, 1.0]]
+    problem = Problem(graph, pair, times, Throughput("any", sync_bandwidth_bytes_per_s=1e14))
+    result = SOLVERS["throughput"]["copies-exact"].algorithm(problem, budget=Budget(), rng=np.random.default_rng(0))
+    best = 1.5 + 2e-4 * trains
+    assert result.value_s == pytest.approx(best, rel=1e-9)
+    assert best * (1 - 1e-6) <= result.lower_bound_s <= best * (1 + 1e-12)

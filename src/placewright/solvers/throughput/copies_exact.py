@@ -43,7 +43,9 @@ class CopiesExact:
     w loads over all placements, which is computed by trying them. Otherwise an integer program (HiGHS): z[k, S] = 1
     where exactly the devices S hold unit k; the shares of placements with k on i sum to at most sum of z[k, S] over S
     that have i; S takes memory, and when training 2 (r - 1) / r x weight bytes / bandwidth / period of each of its r
-    devices. Its bound is lowered by the tolerances of HiGHS.
+    devices. Sets that synchronise for longer than the best single placement takes are left out, and the variable of a
+    placement is its share times its largest load, so that times of any size can stand side by side: an absolute
+    tolerance must not be worth a share. Its bound is lowered by the tolerances of HiGHS.
 
     Exact. Complexity: all D^U placements of U units, at most 20,000.
     """
@@ -101,17 +103,22 @@ class CopiesExact:
         program = _Program(pool)
         best: list[Plan | None] = [None]
 
-        def improve(values: Floats) -> None:
-            numbers = np.flatnonzero(np.asarray(values)[: len(pool.columns)] > 1e-7).tolist()
+        def offer(numbers: list[int]) -> None:
             mixture = pool.mixed(numbers)
             found = pool.plan(numbers, mixture, Provenance(NAME)) if mixture.value_s < inf else None
             if found is not None and (best[0] is None or found.value_s < best[0].value_s):
                 best[0] = found
 
+        def improve(values: Floats) -> None:
+            for numbers in program.chosen(values):
+                if numbers:
+                    offer(numbers)
+
         def report(units: float) -> None:
             value = inf if best[0] is None else best[0].value_s
             on_progress(Progress(NAME, value, program.claimed(units), budget.elapsed_s))
 
+        offer([int(pool.loads.max(axis=1).argmin())])
         run = run_mip(
             program.model(),
             budget=budget,
@@ -140,16 +147,19 @@ class _Program:
         a, D = arrays_of(problem), len(problem.cluster)
         self.K, self.R = pool.loads.shape
         U = len(a.resident)
-        self.scale = float(pool.loads.max(axis=1).min()) / UNITS or 1.0
+        limit = float(pool.loads.max(axis=1).min())
+        self.scale = limit / UNITS or 1.0
+        self.size = np.maximum(1.0, pool.loads.max(axis=1) / (self.scale * UNITS))
         self.sets: list[tuple[int, tuple[int, ...], Floats]] = []
         for k in range(U):
             devices = np.flatnonzero(a.allowed[k]).tolist()
             for r in range(1, len(devices) + 1):
                 for held_by in combinations(devices, r):
                     sync = self._sync(a.member[a.member_ptr[k] : a.member_ptr[k + 1]].tolist(), held_by)
-                    if sync is not None:
+                    if sync is not None and not sync.max() > limit * (1.0 + LEAST_MARGIN):
                         self.sets.append((k, held_by, sync))
-        self.rows: list[tuple[dict[int, float], float, float]] = [(dict.fromkeys(range(self.K), 1.0), 1.0, 1.0)]
+        share = (1.0 / self.size).tolist()
+        self.rows: list[tuple[dict[int, float], float, float]] = [(dict(enumerate(share)), 1.0, 1.0)]
         inside: dict[tuple[int, int], list[int]] = {}
         for x, (k, held_by, _) in enumerate(self.sets):
             for i in held_by:
@@ -157,11 +167,11 @@ class _Program:
         for k in range(U):
             own = [self.K + x for x, s in enumerate(self.sets) if s[0] == k]
             self.rows.append((dict.fromkeys(own, 1.0), 1.0, 1.0))
-        unit_device = np.zeros((self.K, U), dtype=np.int64)
+        self.unit_device = np.zeros((self.K, U), dtype=np.int64)
         for c, column in enumerate(pool.columns):
-            unit_device[c, a.unit_of] = column.device_of
+            self.unit_device[c, a.unit_of] = column.device_of
         for (k, i), holders in sorted(inside.items()):
-            row = dict.fromkeys(np.flatnonzero(unit_device[:, k] == i).tolist(), 1.0)
+            row = {c: share[c] for c in np.flatnonzero(self.unit_device[:, k] == i).tolist()}
             self.rows.append((row | dict.fromkeys(holders, -1.0), -inf, 0.0))
         most = max(1.0, float(a.resident.max(initial=0.0)))
         for i in np.flatnonzero(np.isfinite(a.capacity)).tolist():
@@ -170,7 +180,7 @@ class _Program:
         top = self.K + len(self.sets)
         parts = self.R - len(problem.cluster.channels)
         for r in range(self.R):
-            row = {c: float(x) / self.scale for c, x in enumerate(pool.loads[:, r].tolist()) if x}
+            row = {c: float(x) / self.scale * share[c] for c, x in enumerate(pool.loads[:, r].tolist()) if x}
             if r < parts:
                 i = r % D
                 row |= {self.K + x: float(s[i]) / self.scale for x, (_, _, s) in enumerate(self.sets) if s[i]}
@@ -184,6 +194,15 @@ class _Program:
         held[np.ix_(members, held_by)] = True
         sync, unlinked = sync_of(problem, held)
         return None if unlinked else sync
+
+    def chosen(self, values: Floats) -> Iterator[list[int]]:
+        """Columns that may be mixed by a solution: those with a share, and all that its sets hold."""
+        yield np.flatnonzero(values[: self.K] / self.size > 1e-7).tolist()
+        may = np.zeros((self.unit_device.shape[1], len(self.pool.problem.cluster)), dtype=np.bool_)
+        for (k, held_by, _), used in zip(self.sets, values[self.K : self.top].tolist(), strict=True):
+            if used > 0.5:
+                may[k, list(held_by)] = True
+        yield np.flatnonzero(may[np.arange(len(may)), self.unit_device].all(axis=1)).tolist()
 
     def claimed(self, units: float) -> float:
         """Seconds that a bound of the solver says for sure: a share may be off by its tolerance, a row too."""

@@ -58,6 +58,8 @@ class Mixture:
 def best_shares(loads: Floats, fixed: Floats) -> Mixture:
     """Minimise T such that shares s of sum 1 keep sum_k s_k loads[k, r] + fixed[r] <= T (HiGHS).
 
+    A copy's variable is its share times its largest load, so that loads of any size can stand side by side.
+
     Parameters
     ----------
     loads : (K, R) array of seconds
@@ -66,9 +68,12 @@ def best_shares(loads: Floats, fixed: Floats) -> Mixture:
     import highspy
 
     K, R = loads.shape
-    scale = float((loads + fixed).max(axis=1).min()) or 1.0
-    if K == 1:
-        return Mixture(float((loads[0] + fixed).max()), np.ones(1), np.eye(R)[int((loads[0] + fixed).argmax())])
+    alone = (loads + fixed).max(axis=1)
+    first = int(alone.argmin())
+    scale = float(alone[first])
+    if K == 1 or scale == 0.0:
+        return Mixture(scale, np.eye(K)[first], np.eye(R)[int((loads[first] + fixed).argmax())])
+    size = np.maximum(1.0, loads.max(axis=1) / scale)
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = K + 1, R + 1
     lp.col_cost_ = np.append(np.zeros(K), 1.0)
@@ -76,7 +81,7 @@ def best_shares(loads: Floats, fixed: Floats) -> Mixture:
     lp.row_lower_ = np.append(np.full(R, -highspy.kHighsInf), 1.0)
     lp.row_upper_ = np.append(-fixed / scale, 1.0)
     dense = np.zeros((K + 1, R + 1))
-    dense[:K, :R], dense[:K, R], dense[K, :R] = loads / scale, 1.0, -1.0
+    dense[:K, :R], dense[:K, R], dense[K, :R] = loads / scale / size[:, None], 1.0 / size, -1.0
     columns, rows = np.nonzero(dense)
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = np.searchsorted(columns, np.arange(K + 2)).astype(np.int32)
@@ -86,9 +91,9 @@ def best_shares(loads: Floats, fixed: Floats) -> Mixture:
     solver.passModel(lp)
     solver.run()
     solution = solver.getSolution()
-    shares = np.maximum(0.0, np.asarray(solution.col_value, dtype=np.float64)[:K])
+    shares = np.maximum(0.0, np.asarray(solution.col_value, dtype=np.float64)[:K]) / size
     if not shares.sum() > 0.5:
-        shares = np.eye(K)[int((loads + fixed).max(axis=1).argmin())]
+        shares = np.eye(K)[first]
     shares /= shares.sum()
     prices = np.maximum(0.0, -np.asarray(solution.row_dual, dtype=np.float64)[:R])
     return Mixture(float((shares @ loads + fixed).max()), shares, prices / (prices.sum() or 1.0))
