@@ -60,7 +60,7 @@ def evaluate_throughput(
 
 def _check_shapes(problem: Problem, first: Ints, copies: Sequence[Copy]) -> None:
     n, D = problem.times.processing_s.shape
-    for k, copy in enumerate(copies):
+    for k, copy in enumerate(copies, 1):
         device = copy.device_of
         if device.shape != (n,) or (n and not (device.min() >= 0 and device.max() < D)):
             raise InvalidInput(
@@ -204,7 +204,7 @@ def _uses(problem: Problem, sums: CopyParts, sync: Floats, held: npt.NDArray[np.
 
 
 def _wrong_shares(copies: Sequence[Copy]) -> Iterator[str]:
-    for k, copy in enumerate(copies):
+    for k, copy in enumerate(copies, 1):
         if not 0.0 < copy.share < math.inf:
             yield f"copy {k} has the share {copy.share}; a copy takes part of the samples, or leave it out"
     total = sum(copy.share for copy in copies)
@@ -220,7 +220,7 @@ def copy_violations(problem: Problem, copies: Sequence[Copy]) -> Iterator[str]:
     in_order: set[bytes] = set()
     unit_of = np.array(graph.unit_of, dtype=np.int64)
     leader = np.unique(unit_of, return_index=True)[1][unit_of]
-    for k, copy in enumerate(copies):
+    for k, copy in enumerate(copies, 1):
         which, device = f"copy {k}: " if len(copies) > 1 else "", copy.device_of
         for members in graph.colocation if (device != device[leader]).any() else ():
             if (device[list(members)] != device[members[0]]).any():

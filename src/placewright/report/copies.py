@@ -88,6 +88,11 @@ def _against(plan: Plan, alternatives: Mapping[str, float]) -> list[str]:
         return []
     told = listed([f"{words[name]} ({name}) {per_second(value)}" for name, value in known.items()])
     best = min(known, key=lambda name: known[name])
-    gain = known[best] / plan.value_s - 1.0
-    end = f"this plan makes {percent(gain)} more than the better" if gain > 1e-6 else f"this plan is {best}"
+    ratio = known[best] / plan.value_s
+    if ratio > 1.0 + 1e-6:
+        end = f"this plan makes {percent(ratio - 1.0)} more than {'the better' if len(known) > 1 else 'that'}"
+    elif ratio < 1.0 - 1e-6:
+        end = f"{best} makes {percent(1.0 / ratio - 1.0)} more than this plan"
+    else:
+        end = f"this plan makes as many as {best}"
     return [f"{told[0].upper() + told[1:]}: {end}."]

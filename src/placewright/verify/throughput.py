@@ -54,7 +54,7 @@ def _wrong_places(case: Case) -> Iterator[str]:
 
 
 def _wrong_shares(shares: list[float]) -> Iterator[str]:
-    for k, share in enumerate(shares):
+    for k, share in enumerate(shares, 1):
         if not 0.0 < share <= 1.0 + SHARES_WITHIN:
             yield f"copy {k} has the share {share}, which is not above 0 and up to 1"
     if not abs(math.fsum(shares) - 1.0) <= SHARES_WITHIN:
@@ -64,7 +64,7 @@ def _wrong_shares(shares: list[float]) -> Iterator[str]:
 def _of_each_copy(cases: list[Case], objective: Throughput) -> Iterator[str]:
     """Places, classes and contiguity of every copy by itself; and that its tensors can travel."""
     links, in_order = cases[0].links, set[tuple[int, ...]]()
-    for k, case in enumerate(cases):
+    for k, case in enumerate(cases, 1):
         which = f"copy {k}: " if len(cases) > 1 else ""
         yield from (which + line for line in placement(case))
         pattern = _pattern(case)
