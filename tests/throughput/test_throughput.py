@@ -232,3 +232,17 @@ def test_a_placement_that_takes_forever_does_not_blur_the_others(seconds: int, t
     best = 1.5 + 2e-4 * trains
     assert result.value_s == pytest.approx(best, rel=1e-9)
     assert best * (1 - 1e-6) <= result.lower_bound_s <= best * (1 + 1e-12)
+
+
+def test_a_byte_too_many_is_too_many() -> None:
+    """Exact where memory lacks one byte in 1e11, which the solver does not see."""
+    # a takes 4 s and b 1 s on each of three devices; both don't fit one, by a byte. b on one device, a on two: 4 / 2 =
+    # 2 s, and b has 1 s. To hold b on a second device would put a on one only.
+    operators = [Operator("a", weight_bytes=5 * 10**10), Operator("b", weight_bytes=5 * 10**10)]
+    three = Cluster(
+        [Device(f"d{i}", memory_bytes=10**11 - 1) for i in range(3)], [Link(0.0, 1.0, link_class="same-host")]
+    )
+    problem = Problem(OperatorGraph(operators), three, [[4.0] * 3, [1.0] * 3], Throughput("any"))
+    result = SOLVERS["throughput"]["copies-exact"].algorithm(problem, budget=Budget(), rng=np.random.default_rng(0))
+    assert result.value_s == pytest.approx(2.0, rel=1e-9)
+    assert 2.0 * (1 - 1e-6) <= result.lower_bound_s <= 2.0
