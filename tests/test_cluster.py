@@ -20,6 +20,7 @@ def test_every_violation_is_reported() -> None:
             [
                 Device("x", memory_bytes=10, reserve_bytes=11),
                 Device("x", cpu_share=0.0, launch_overhead_s=math.nan),
+                Device("z0", memory_bytes=2**50 + 1),
                 Device("y", flops_per_s={"fp32": math.inf}, cut_overhead_s=-1e-6),
             ],
             [
@@ -35,6 +36,7 @@ def test_every_violation_is_reported() -> None:
         "device 'x' stands twice",
         "device 'x': launch_overhead nan",
         "device 'x': cpu_share 0.0",
+        "device 'z0': memory 1.126e+15 B is above 1 PiB; leave it out for no limit",
         "device 'y': cut_overhead -1e-06",
         "device 'y': flops[fp32] inf",
         "link -: give either a class or a pair",

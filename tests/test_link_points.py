@@ -139,10 +139,11 @@ def test_a_copy_of_a_device_is_linked_by_the_same_line(problem: pw.Problem, data
 
 
 def test_every_fault_of_points_is_reported() -> None:
-    """Bytes that do not ascend from above 0, seconds that fall, too many points."""
+    """Bytes that do not ascend from above 0, seconds that fall, too many points, more bytes than files hold."""
     links = [
         pw.Link(1.0, 1.0, between=("a", "b"), points=((0, 2.0), (5, 0.5), (5, math.inf))),
         pw.Link(0.0, 1.0, link_class="same-host", points=tuple((k + 1, 1.0) for k in range(65))),
+        pw.Link(0.0, 1.0, link_class="same-host", points=((2**50, 1.0), (10**400, 2.0))),
     ]
     with pytest.raises(InvalidInput) as caught:
         pw.Cluster(PAIR, links)
@@ -152,6 +153,7 @@ def test_every_fault_of_points_is_reported() -> None:
         "link a-b: the point at 5 B does not lie beyond 5 B; list points by ascending bytes",
         "link a-b: the point at 5 B takes inf s, not a finite time of at least the 0.5 s of less bytes",
         "link class 'same-host': 65 points are more than the 64 that a link may have; thin them out",
+        "link class 'same-host': the point at 1e+300 B lies beyond 1 PiB; leave it out",
     )
 
 

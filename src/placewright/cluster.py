@@ -18,6 +18,8 @@ SAME_HOST = "same-host"
 BETWEEN_HOSTS = "between-hosts"
 CLASSES = (SAME_HOST, BETWEEN_HOSTS)
 MOST_POINTS = 64
+MOST_BYTES = 2**50
+"""What files hold, so that sums stay within 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +289,11 @@ def _violations(devices: tuple[Device, ...], links: tuple[Link, ...]) -> list[st
         ]
         if not 0 < d.cpu_share <= 1:
             found.append(f"{where}: cpu_share {d.cpu_share} is not above 0 and up to 1; use 1 for the whole core")
-        if d.memory_bytes is not None and not 0 <= d.reserve_bytes <= d.memory_bytes:
+        if d.memory_bytes is not None and d.memory_bytes > MOST_BYTES:
+            found.append(
+                f"{where}: memory {min(d.memory_bytes, 10**300):.4g} B is above 1 PiB; leave it out for no limit"
+            )
+        elif d.memory_bytes is not None and not 0 <= d.reserve_bytes <= d.memory_bytes:
             found.append(
                 f"{where}: reserve {d.reserve_bytes} B is not between 0 and its memory of {d.memory_bytes} B; lower it"
             )
@@ -321,6 +327,8 @@ def _bad_points(link: Link) -> list[str]:
             found.append(
                 f"the point at {size} B takes {seconds} s, not a finite time of at least the {last_s} s of less bytes"
             )
+        if size > MOST_BYTES:
+            found.append(f"the point at {min(size, 10**300):.4g} B lies beyond 1 PiB; leave it out")
         last_size, last_s = size, seconds
     if len(link.points) > MOST_POINTS:
         found.append(f"{len(link.points)} points are more than the {MOST_POINTS} that a link may have; thin them out")
