@@ -16,7 +16,7 @@ from placewright.one_copy import throughput_of
 from placewright.plan import Copy, Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
-from placewright.solvers.throughput.servers_line import Line, line_of
+from placewright.solvers.throughput.servers_line import Line, line_of, span_of
 from placewright.solvers.throughput.servers_pipeline import Alike, Pipeline
 from placewright.solvers.throughput.servers_teams import Servers, Team, chosen, kinds_of, teams_of
 
@@ -25,8 +25,8 @@ __all__ = ["ServerTeams", "why_not_servers"]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Part: TypeAlias = tuple[npt.NDArray[np.int32], float]
 
-MOST_ENTRIES = 500_000_000
-"""Positions of the line times tensors."""
+MOST_CROSSINGS = 50_000_000
+"""Positions of the line that tensors cross, summed over tensors."""
 
 ROUNDS = 40
 """Times that teams are chosen before what is known of them has to do."""
@@ -195,10 +195,10 @@ class _Rates:
 
 
 def why_not_servers(problem: Problem) -> str | None:
-    """Return the reason why a problem is out of reach: it has more to send than there is room for."""
-    entries = (len(problem.graph) + 1) * len(problem.graph.tensors)
-    if entries > MOST_ENTRIES:
-        return f"{entries} positions times tensors are more than {MOST_ENTRIES}; coarsen the network"
+    """Return the reason why a problem is out of reach: too many tensors go far."""
+    crossings = span_of(problem).crossings
+    if crossings > MOST_CROSSINGS:
+        return f"its tensors pass {crossings:,} blocks, more than {MOST_CROSSINGS:,}; coarsen the network"
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,17 @@ from placewright.loads import order_blocks
 from placewright.problem import Problem
 from placewright.symmetry import symmetry_of
 
-__all__ = ["Line", "line_of"]
+__all__ = ["Line", "line_of", "span_of"]
 
 Ints: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+class Crossings(NamedTuple):
+    """Pairs of a position and a tensor that crosses it."""
+
+    at: Ints
+    tensor: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +43,7 @@ class Line:
         How many of them may not run.
     resident, weights : (N,) float64
         Bytes before a position.
-    forth, back : (N, T) bool
+    forth, back : Crossings
         Tensors that cross a position, from a block before it to one behind it, or the other way round.
     """
 
@@ -47,8 +54,8 @@ class Line:
     banned: Ints
     resident: Floats
     weights: Floats
-    forth: npt.NDArray[np.bool_]
-    back: npt.NDArray[np.bool_]
+    forth: Crossings
+    back: Crossings
 
     def __len__(self) -> int:
         return len(self.resident)
@@ -66,7 +73,7 @@ class Line:
     def _border_s(self, one: int, other: int) -> Floats:
         table, cluster = self.problem.transfer_table, self.problem.cluster
         if table is not None:
-            return _crossing_s(self.forth, table[:, one, other]) + _crossing_s(self.back, table[:, other, one])
+            return self._sums(self.forth, table[:, one, other]) + self._sums(self.back, table[:, other, one])
         total = np.zeros(len(self))
         for (number, size), (i, j) in zip(self._crossing, ((one, other), (other, one)), strict=True):
             there = number > 0
@@ -77,8 +84,12 @@ class Line:
     def _crossing(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
         """Number and bytes of the tensors that cross each position forth, and back."""
         size = np.array([t.size_bytes for t in self.problem.graph.tensors], dtype=np.float64)
-        forth, back = ((way.sum(axis=1).astype(np.float64), way @ size) for way in (self.forth, self.back))
+        forth, back = ((self._sums(way, np.ones(len(size))), self._sums(way, size)) for way in (self.forth, self.back))
         return forth, back
+
+    def _sums(self, way: Crossings, each: Floats) -> Floats:
+        """(N,) sums over the tensors that cross each position."""
+        return np.bincount(way.at, weights=each[way.tensor], minlength=len(self)).astype(np.float64)
 
     def placed(self, cuts: npt.ArrayLike, devices: npt.ArrayLike) -> Ints:
         """(n,) device of each operator when the stages between the cuts are on the devices, in turn."""
@@ -86,17 +97,44 @@ class Line:
         return np.asarray(devices, dtype=np.int32)[stage]
 
 
-def _crossing_s(crosses: npt.NDArray[np.bool_], seconds: Floats) -> Floats:
-    """(N,) seconds of the tensors that cross each position; ``inf`` where one of them has no way."""
-    there = np.isfinite(seconds)
-    return np.where(crosses[:, ~there].any(axis=1), np.inf, crosses[:, there] @ seconds[there])
+class Span(NamedTuple):
+    """Blocks: of each operator, of each tensor's producer, and of its first and last reader (its own if none)."""
+
+    block_of: Ints
+    home: Ints
+    first: Ints
+    last: Ints
+
+    @property
+    def crossings(self) -> int:
+        """Positions that tensors cross, summed over tensors."""
+        ways = (self.last - self.home, self.home - self.first)
+        return int(sum(np.maximum(0, way).astype(np.int64).sum() for way in ways))
+
+
+def span_of(problem: Problem) -> Span:
+    """Find where tensors begin and end."""
+    graph = problem.graph
+    block_of = order_blocks(graph)[np.array(graph.unit_of, dtype=np.int32)]
+    home = block_of[[t.producer for t in graph.tensors]]
+    ends = [block_of[list(t.readers or (t.producer,))] for t in graph.tensors]
+    first, last = (np.array([int(end(blocks)) for blocks in ends], dtype=np.int32) for end in (np.min, np.max))
+    return Span(block_of, home, first, last)
+
+
+def _crossings(begin: Ints, end: Ints) -> Crossings:
+    """Pairs of a tensor and a position it crosses, after block ``begin`` up to block ``end`` of it."""
+    length = np.maximum(0, end - begin)
+    tensor = np.repeat(np.arange(len(length), dtype=np.int32), length)
+    within = np.arange(len(tensor)) - np.repeat(np.cumsum(length) - length, length)
+    return Crossings((begin[tensor] + 1 + within).astype(np.int32), tensor)
 
 
 def line_of(problem: Problem) -> Line:
     """Put the blocks of a problem in their order."""
     graph, orbit = problem.graph, symmetry_of(problem).orbit
     first = np.unique(orbit, return_index=True)[1]
-    block_of = order_blocks(graph)[np.array(graph.unit_of, dtype=np.int32)]
+    block_of, home, earliest, latest = span_of(problem)
     B = int(block_of.max()) + 1
     allowed = problem.allowed[:, first]
     compute, banned = np.zeros((len(first), B + 1)), np.zeros((len(first), B + 1), dtype=np.int32)
@@ -108,10 +146,5 @@ def line_of(problem: Problem) -> Line:
     weights = np.array([v.weight_bytes for v in graph.operators], dtype=np.float64)
     for row, each in zip(sums, (problem.resident_bytes.astype(np.float64), weights), strict=True):
         row[1:] = np.cumsum(np.bincount(block_of, weights=each, minlength=B))
-    forth, back = (np.zeros((B + 1, len(graph.tensors)), dtype=np.bool_) for _ in range(2))
-    for u, t in enumerate(graph.tensors):
-        home, reads = block_of[t.producer], block_of[list(t.readers)]
-        if len(reads):
-            forth[home + 1 : int(reads.max()) + 1, u] = True
-            back[int(reads.min()) + 1 : home + 1, u] = True
+    forth, back = _crossings(home, latest), _crossings(earliest, home)
     return Line(problem, block_of, orbit, compute, banned, sums[0], sums[1], forth, back)
