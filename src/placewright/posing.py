@@ -51,6 +51,7 @@ __all__ = [
     "as_fold",
     "as_transfers",
     "as_wishes",
+    "check_measurable",
     "given_solvers",
     "pose",
     "posed_plan",
@@ -335,6 +336,28 @@ def replace_objective(problem: Problem, objective: Objective) -> Problem:
     return Problem(problem.graph, problem.cluster, problem.times, objective, problem.wishes, problem.name)
 
 
+def _reachable(cluster: Cluster) -> list[bool]:
+    """Whether each device is CPU cores of this machine, which can be measured."""
+    here = set(available_cores())
+    return [d.kind == "cpu" and bool(d.cores) and set(d.cores) <= here for d in cluster.devices]
+
+
+def check_measurable(cluster: Cluster) -> None:
+    """Refuse a cluster of which nothing is here.
+
+    Raises
+    ------
+    InvalidInput
+        That says what cores are here, and what to do without measuring.
+    """
+    if not any(_reachable(cluster)):
+        raise InvalidInput(
+            f"no device of the cluster is a CPU with 'cores' among this machine's "
+            f"({_shown(sorted(available_cores()))}), so none can be profiled; plan with --costs analytic, "
+            "or a cluster that 'placewright probe' made"
+        )
+
+
 def times_for(
     model: str,
     graph: OperatorGraph,
@@ -356,17 +379,12 @@ def times_for(
     Cluster
         The one given, with the measured cut overheads of measured devices that state none.
     """
-    here = set(available_cores())
-    reachable = [d.kind == "cpu" and bool(d.cores) and set(d.cores) <= here for d in cluster.devices]
+    reachable = _reachable(cluster)
     if costs == "roofline":
         return roofline(graph, cluster), cluster
     if costs == "analytic" or (costs == "auto" and not all(reachable)):
         return analytic(graph, cluster), cluster
-    if not any(reachable):
-        raise InvalidInput(
-            f"no device of the cluster is a CPU with 'cores' among this machine's ({_shown(sorted(here))}), so none "
-            "can be profiled; use --costs analytic, or a cluster that 'placewright probe' made"
-        )
+    check_measurable(cluster)
     tell = on_progress or (lambda line: None)
     tell(f"measuring the operators of {model} on {sum(reachable)} devices; times are kept for the next time")
     report = profile(model, graph, cluster, on_progress=on_step)

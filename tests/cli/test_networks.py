@@ -74,8 +74,9 @@ def test_measured_cuts_are_part_of_the_problem(placewright: Call, model: Path, w
 
 def test_profile_needs_a_device_that_is_here(placewright: Call, model: Path, cluster_file: Path) -> None:
     """A cluster of far devices can't be measured when that is asked for."""
-    shown = placewright("plan", model, "--cluster", cluster_file, "--costs", "profile")
-    assert shown.code == 2 and "use --costs analytic" in shown.line
+    for arguments in (["plan", model, "--costs", "profile"], ["profile", model]):
+        shown = placewright(*arguments, "--cluster", cluster_file)
+        assert (shown.code, shown.out) == (2, "") and "--costs analytic" in shown.line
 
 
 def test_run(placewright: Call, model: Path, workers: Path, tmp_path: Path) -> None:

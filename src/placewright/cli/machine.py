@@ -64,11 +64,12 @@ def profile(
     from placewright.capture import capture
     from placewright.costs import profile as measure
     from placewright.io import read_cluster, times_to_json
-    from placewright.posing import as_fold
+    from placewright.posing import as_fold, check_measurable
     from placewright.report import profile_report
 
     progress = progress_line()
     devices = read_cluster(cluster)
+    check_measurable(devices)
     graph = capture(model, fuse=fuse or "auto", fold=as_fold(fold) is not False)
     measured = measure(model, graph, devices, on_progress=progress.step)
     progress.close()
