@@ -14,6 +14,7 @@ from placewright.algorithm import Budget
 from placewright.evaluate import plan_for
 from placewright.evaluate.throughput import copy_violations, parts_of, sync_of
 from placewright.highs import new_highs
+from placewright.objective import LOAD_PARTS
 from placewright.one_copy import throughput_of
 from placewright.plan import Copy, Plan, Provenance
 from placewright.problem import Problem
@@ -115,8 +116,7 @@ class Pool:
         self._loads = np.zeros((0, 0))
         self.trains = any(v.backward for v in operators) and any(v.weight_bytes for v in operators)
         self.limited = bool((cluster.capacity_bytes < problem.resident_bytes.sum()).any())
-        overlap = throughput_of(problem).overlap
-        self._parts = {"none": 1, "transfers": 2, "full": 3}[overlap]
+        self._part = LOAD_PARTS[throughput_of(problem).overlap]
 
     @property
     def free(self) -> bool:
@@ -148,12 +148,9 @@ class Pool:
 
     def _load(self, device: npt.NDArray[np.int32]) -> Floats:
         parts = parts_of(self.problem, device)
-        by_part = {
-            1: [parts.compute + parts.enters + parts.leaves],
-            2: [parts.compute, parts.enters + parts.leaves],
-            3: [parts.compute, parts.enters, parts.leaves],
-        }[self._parts]
-        return np.concatenate([*by_part, parts.channels])
+        summed = np.zeros((max(self._part) + 1, len(parts.compute)))
+        np.add.at(summed, list(self._part), [parts.compute, parts.enters, parts.leaves])
+        return np.concatenate([summed.ravel(), parts.channels])
 
     def mixed(self, numbers: Sequence[int]) -> Mixture:
         """Best shares of a set of columns; an infinite value where they don't fit together."""
@@ -171,7 +168,8 @@ class Pool:
                 sync, unlinked = sync_of(self.problem, held)
                 if unlinked:
                     return nothing
-                fixed[: self._parts * D] = np.tile(sync, self._parts)
+                parts = max(self._part) + 1
+                fixed[: parts * D] = np.tile(sync, parts)
         return best_shares(chosen, fixed)
 
     def best(self, start: Sequence[int], budget: Budget) -> tuple[list[int], Mixture]:
