@@ -17,7 +17,7 @@ from placewright.evaluate import plan_for
 from placewright.execute.rank_run import RankRun
 from placewright.execute.rank_segments import segments_of
 from placewright.execute.torch_local import flat_inputs, places_of, relative_error
-from placewright.execute.torch_run import held_by_devices
+from placewright.execute.torch_run import held_by
 
 from .small_torch import NETWORKS, problem_of, random_plan
 
@@ -39,11 +39,10 @@ def main() -> None:
             assert plan is not None
             places = places_of(parts, problem, plan)
             segments = segments_of(parts, places, problem, plan)
-            mine = [(rank,) if rank in row else () for row in places]
             cpu = torch.device("cpu")
             inputs = dict(zip(parts.inputs, flat_inputs(program, args, kwargs), strict=True))
             with torch.no_grad():
-                held = held_by_devices(parts, mine, [cpu] * world)[rank]
+                held = held_by(parts, places, rank, cpu, returned=rank == 0)
                 run = RankRun(parts, segments, {i: i for i in range(world)}, rank, f"d{rank}", held, inputs, cpu)
                 outcomes = [run.run() for _ in range(2 if name != "branches" else 1)]  # one that counts its calls
                 gathered: list[Any] = [None] * world

@@ -45,6 +45,25 @@ def branches() -> Network:
     return Branches().eval(), (torch.randn(2, 3, 6, 6),), {}
 
 
+class Returns(torch.nn.Module):
+    """A chain that returns what no operator makes, too: a weight, a constant, a size and its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(8))
+        self.register_buffer("table", torch.arange(4.0))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int, torch.Tensor]:
+        y = x
+        for layer in self.layers:
+            y = torch.tanh(layer(y))
+        return y, self.table * 2, self.layers[0].weight, x.shape[0], x
+
+
+def returns() -> Network:
+    return Returns().eval(), (torch.randn(3, 4),), {}
+
+
 def tiny_bert() -> Network:
     import transformers
 
@@ -94,7 +113,7 @@ def tiny_mixtral() -> Network:
 
 
 NETWORKS: dict[str, Callable[[], Network]] = {
-    f.__name__: f for f in (branches, tiny_bert, tiny_gpt2, tiny_t5, tiny_mixtral)
+    f.__name__: f for f in (branches, returns, tiny_bert, tiny_gpt2, tiny_t5, tiny_mixtral)
 }
 
 

@@ -35,9 +35,9 @@ def torchrun(processes: int, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def test_random_placements_on_three_ranks_give_the_unsplit_networks_outputs() -> None:
-    """Branches, in-place sums, expanded masks, tied weights and two outputs: each run twice, equal to the last bit."""
+    """Branches, in-place sums, masks, tied weights, outputs that nobody computes: run twice, equal to the last bit."""
     pytest.importorskip("transformers")
-    names = ("branches", "tiny_gpt2", "tiny_t5")
+    names = ("branches", "returns", "tiny_gpt2", "tiny_t5")
     done = torchrun(3, "tests.execute.rank_script", *names)
     assert done.returncode == 0, done.stderr[-2000:]
     rows = [line.split() for line in done.stdout.splitlines() if line.split()[:1] and line.split()[0] in names]
@@ -106,3 +106,12 @@ def test_the_cause_is_told_before_what_followed_from_it() -> None:
     assert isinstance(refused, InvalidInput) and str(refused) == "'w' is no file"
     assert isinstance(_failure(lost), ExecutionError) and "lost another rank" in str(_failure(lost))
     assert str(_failure("")) == "a process of the plan failed: it said nothing"
+
+
+def test_what_a_process_dies_of_is_told_not_the_frame_round_torchruns_summary() -> None:
+    """A rank's own exception, else the last line that says something: of a killed process torchrun's."""
+    end = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====\n"
+    died = f"Traceback (most recent call last):\n[rank1]: KeyError: 'x'\n{end}"
+    assert str(_failure(died)) == "a process of the plan failed: [rank1]: KeyError: 'x'"
+    killed = f"{end}  traceback : Signal 9 (SIGKILL) received by PID 7\n=====\n"
+    assert str(_failure(killed)).endswith("failed: traceback : Signal 9 (SIGKILL) received by PID 7")

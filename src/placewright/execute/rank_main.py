@@ -134,12 +134,11 @@ class _Network:
         """Make what a rank runs."""
         from placewright.execute.rank_run import RankRun
         from placewright.execute.rank_segments import segments_of
-        from placewright.execute.torch_run import held_by_devices
+        from placewright.execute.torch_run import held_by
 
-        own, D = used[rank], len(self.problem.cluster)
+        own = used[rank]
         segments = segments_of(self.parts, self.places, self.problem, self.plan)
-        mine = [(own,) if own in row else () for row in self.places]
-        held = held_by_devices(self.parts, mine, [self.place] * D)[own]
+        held = held_by(self.parts, self.places, own, self.place, returned=rank == 0)
         device = self.problem.cluster.devices[own]
         rank_of = {i: k for k, i in enumerate(used)}
         return RankRun(
@@ -148,16 +147,11 @@ class _Network:
 
     def error(self, outputs: dict[int, Any]) -> float:
         """Largest relative difference from the unsplit network; NaN where that can't be run."""
-        from torch.fx import Node
-
         from placewright.execute.torch_local import relative_error, unsplit_outputs
 
         if not self.whole:
             return float("nan")
-        split = [
-            outputs[k] if k in outputs else self.inputs[value.name] if isinstance(value, Node) else value
-            for k, value in enumerate(self.parts.outputs)
-        ]
+        split = [outputs[k] for k in range(len(self.parts.outputs))]
         return relative_error(split, unsplit_outputs(self.model, self.args, self.kwargs))
 
 

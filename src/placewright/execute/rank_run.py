@@ -28,7 +28,7 @@ class Outcome:
     Attributes
     ----------
     outputs : dict of int to tensor or number
-        Those of the network's outputs that this rank made, by their position.
+        Those of the network's outputs that this rank made, by their position; on rank 0 also those that nobody makes.
     began_s, ended_s : float
         On the clock of ``time.monotonic``, which processes of one host share.
     spans : tuple of Span
@@ -81,14 +81,13 @@ class RankRun:
         self._held = held
         self._free = _free_values(program, inputs, place)
         self._segments = list(segments.get(device, ()))
-        made = {r.name for s in self._segments for v in s.operators for r in (v.node, *v.results)}
+        # An input, a weight, a constant or a size that is returned comes from rank 0.
+        first = min(rank_of, key=rank_of.__getitem__)
         self._outputs = {
-            k: value
-            for k, value in enumerate(program.outputs)
-            if isinstance(value, Node) and value.name in made and _first_maker(segments, value) == device
+            k: value for k, value in enumerate(program.outputs) if _maker(segments, value, first) == device
         }
         self._modules = self._made(device, held)
-        returned = {node.name for node in self._outputs.values()}
+        returned = {value.name for value in self._outputs.values() if isinstance(value, Node)}
         self._last: list[tuple[str, ...]] = _last_reads(self._modules, self._segments, returned)
 
     def _made(self, device: int, held: dict[str, Any]) -> list[SubModule]:
@@ -143,7 +142,8 @@ class RankRun:
         ended = clock()
         for request, _ in pending:
             request.wait()
-        return Outcome({k: self._value(node.name, at) for k, node in self._outputs.items()}, began, ended, tuple(spans))
+        outputs = {k: self._value(v.name, at) if isinstance(v, Node) else v for k, v in self._outputs.items()}
+        return Outcome(outputs, began, ended, tuple(spans))
 
     def _receive(self, message: Message) -> tuple[Any, torch.Tensor]:
         count = torch.Size(message.sent_shape).numel() * message.dtype.itemsize
@@ -153,14 +153,13 @@ class RankRun:
     def _value(self, name: str, at: Mapping[str, Any]) -> Any:
         if name in at:
             return at[name]
-        if name in self._free:
-            return self._free[name]
-        return self._inputs[name]
+        return next(known[name] for known in (self._free, self._inputs, self._held) if name in known)
 
 
-def _first_maker(segments: Mapping[int, Sequence[Segment]], node: Node) -> int:
+def _maker(segments: Mapping[int, Sequence[Segment]], value: object, otherwise: int) -> int:
     """Lowest device that makes a node's value: it returns it."""
-    return min(i for i, row in segments.items() if any(node in (v.node, *v.results) for s in row for v in s.operators))
+    makers = (i for i, row in segments.items() if any(value in (v.node, *v.results) for s in row for v in s.operators))
+    return min(makers, default=otherwise)
 
 
 def _last_reads(modules: Sequence[SubModule], segments: Sequence[Segment], kept: set[str]) -> list[tuple[str, ...]]:

@@ -18,6 +18,9 @@ from placewright.plan import Plan
 
 __all__ = ["launch"]
 
+RAISED = "ChildFailedError"
+"""What torchrun raises where a rank has failed."""
+
 LOADING_S = 600.0
 """Longest that the ranks may take to capture the network and to load their weights."""
 
@@ -73,15 +76,19 @@ def launch(
 
 
 def _failure(said: str) -> PlacewrightError:
-    """Make an error of the first line that a rank wrote for people, or of the last one of all."""
+    """Make an error of the first line that a rank wrote for people, or of what it raised, or of the last one of all."""
     own = [line.removeprefix("placewright: ") for line in said.splitlines() if line.startswith("placewright: ")]
     # Of a rank that fails others say that they lost it: the one that tells more than that is the cause.
     causes = [line for line in own if "lost another rank" not in line]
     for line in (*causes, *own):
         refused = re.match(rf"rank \d+: {BAD_INPUT}", line)
         return InvalidInput(line[refused.end() :]) if refused else ExecutionError(line)
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return ExecutionError(f"a process of the plan failed: {lines[-1] if lines else 'it said nothing'}")
+    lines = [line.strip() for line in said.splitlines() if line.strip(" =-")]
+    raised = [
+        line for line in lines if re.match(r"(\[rank\d+\]: )?[\w.]*(Error|Exception)\b", line) and RAISED not in line
+    ]
+    told = (*raised, *lines[-1:], "it said nothing")[0]
+    return ExecutionError(f"a process of the plan failed: {told}")
 
 
 def _end(process: subprocess.Popen[str]) -> None:

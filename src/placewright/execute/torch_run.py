@@ -15,16 +15,23 @@ from placewright.capture.torch_program import TorchProgram
 from placewright.errors import ExecutionError, InvalidInput
 from placewright.execute.torch_split import SubModule, call
 
-__all__ = ["Run", "held_by_devices"]
+__all__ = ["Run", "held_by", "held_by_devices"]
 
 
 def held_by_devices(
     parts: TorchProgram, places: Sequence[Sequence[int]], devices: Sequence[torch.device]
 ) -> list[dict[str, Any]]:
-    """For each device what its operators read of weights and folded results, the latter computed there.
+    """For each device what :func:`held_by` finds; the first one also has what the network returns."""
+    return [held_by(parts, places, i, device, returned=i == 0) for i, device in enumerate(devices)]
 
-    What only folded nodes read is not kept. Weights that the network writes to are copies. The first device also has
-    those that the network returns.
+
+def held_by(
+    parts: TorchProgram, places: Sequence[Sequence[int]], device: int, place: torch.device, *, returned: bool
+) -> dict[str, Any]:
+    """Find what a device's operators read of weights and folded results, by name, the latter computed there.
+
+    What only folded nodes read is not kept. Weights that the network writes to are copies. With ``returned`` also those
+    that the network returns.
 
     Raises
     ------
@@ -36,43 +43,42 @@ def held_by_devices(
     members: dict[int, list[Node]] = {}
     for node in parts.folded:
         members.setdefault(parts.aliases.storage_of[node], []).append(node)
-    held: list[dict[str, Any]] = []
-    for i, device in enumerate(devices):
-        wanted = [n for v, row in zip(parts.operators, places, strict=True) if i in row for n in v.node.all_input_nodes]
-        if i == 0:
-            wanted += [n for n in parts.outputs if isinstance(n, torch.fx.Node)]
-        read = {n.name for n in wanted}
-        closure: set[Node] = set()
-        while wanted:
-            node = wanted.pop()
-            if node in closure or not (node in parts.folded or node.name in parts.weights or node.op == "get_attr"):
-                continue
-            closure.add(node)
-            wanted += [*node.all_input_nodes, parts.first_of.get(node, node)]
+    wanted = [
+        n for v, row in zip(parts.operators, places, strict=True) if device in row for n in v.node.all_input_nodes
+    ]
+    if returned:
+        wanted += [n for n in parts.outputs if isinstance(n, torch.fx.Node)]
+    read = {n.name for n in wanted}
+    closure: set[Node] = set()
+    while wanted:
+        node = wanted.pop()
+        if node in closure or not (node in parts.folded or node.name in parts.weights or node.op == "get_attr"):
+            continue
+        closure.add(node)
+        wanted += [*node.all_input_nodes, parts.first_of.get(node, node)]
+        if parts.aliases.storage_of[node] in written:
+            wanted += members.get(parts.aliases.storage_of[node], [])
+    values: dict[Node, Any] = {}
+    by_storage: dict[object, torch.Tensor] = {}
+    for node in sorted(closure, key=lambda n: position[n]):
+        if node.name in parts.weights:
+            weight = parts.weights[node.name]
+            if weight.tensor.is_meta and weight.tensor.numel():
+                raise InvalidInput(
+                    f"weight {weight.target!r} is on the meta device and has no values; add --processes --weights "
+                    "random, or load real ones first, as with module.load_state_dict(weights, assign=True)"
+                )
             if parts.aliases.storage_of[node] in written:
-                wanted += members.get(parts.aliases.storage_of[node], [])
-        values: dict[Node, Any] = {}
-        by_storage: dict[object, torch.Tensor] = {}
-        for node in sorted(closure, key=lambda n: position[n]):
-            if node.name in parts.weights:
-                weight = parts.weights[node.name]
-                if weight.tensor.is_meta and weight.tensor.numel():
-                    raise InvalidInput(
-                        f"weight {weight.target!r} is on the meta device and has no values; add --processes --weights "
-                        "random, or load real ones first, as with module.load_state_dict(weights, assign=True)"
-                    )
-                if parts.aliases.storage_of[node] in written:
-                    values[node] = _own_copy(weight.tensor.detach(), weight.storage, by_storage, device)
-                else:
-                    values[node] = weight.tensor.detach().to(device)
-            elif node.op == "get_attr":
-                values[node] = attribute(node, parts.owner)
-            elif parts.first_of[node] is not node:
-                values[node] = values[parts.first_of[node]]
+                values[node] = _own_copy(weight.tensor.detach(), weight.storage, by_storage, place)
             else:
-                values[node] = call(node, values, device)
-        held.append({n.name: value for n, value in values.items() if n.name in read})
-    return held
+                values[node] = weight.tensor.detach().to(place)
+        elif node.op == "get_attr":
+            values[node] = attribute(node, parts.owner)
+        elif parts.first_of[node] is not node:
+            values[node] = values[parts.first_of[node]]
+        else:
+            values[node] = call(node, values, place)
+    return {n.name: value for n, value in values.items() if n.name in read}
 
 
 def _own_copy(
