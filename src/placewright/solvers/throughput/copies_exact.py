@@ -172,12 +172,12 @@ class _Program:
         share = (1.0 / self.size).tolist()
         self.rows: list[tuple[dict[int, float], float, float]] = [(dict(enumerate(share)), 1.0, 1.0)]
         inside: dict[tuple[int, int], list[int]] = {}
+        own: list[list[int]] = [[] for _ in range(U)]
         for x, (k, held_by, _) in enumerate(self.sets):
+            own[k].append(self.K + x)
             for i in held_by:
                 inside.setdefault((k, i), []).append(self.K + x)
-        for k in range(U):
-            own = [self.K + x for x, s in enumerate(self.sets) if s[0] == k]
-            self.rows.append((dict.fromkeys(own, 1.0), 1.0, 1.0))
+        self.rows += [(dict.fromkeys(sets, 1.0), 1.0, 1.0) for sets in own]
         self.unit_device = np.zeros((self.K, U), dtype=np.int64)
         for c, column in enumerate(pool.columns):
             self.unit_device[c, a.unit_of] = column.device_of
@@ -248,8 +248,7 @@ class _Program:
         lp.row_lower_ = np.array([-infinite if low == -inf else low for _, low, _ in self.rows])
         lp.row_upper_ = np.array([high for _, _, high in self.rows])
         kinds = highspy.HighsVarType
-        free = [kinds.kContinuous] * self.K + [kinds.kInteger] * len(self.sets) + [kinds.kContinuous]
-        lp.integrality_ = free
+        lp.integrality_ = [kinds.kContinuous] * self.K + [kinds.kInteger] * len(self.sets) + [kinds.kContinuous]
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_ = np.concatenate([[0], np.cumsum([len(row) for row, _, _ in self.rows])]).astype(np.int32)
         lp.a_matrix_.index_ = np.array([c for row, _, _ in self.rows for c in row], dtype=np.int32)
