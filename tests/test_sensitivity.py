@@ -113,3 +113,14 @@ def test_the_report_names_the_figure_to_measure_first() -> None:
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "1.10 x slower" in shown
     assert "2.00 x faster" in shown
+
+
+def test_devices_that_share_a_stage_are_one_figure() -> None:
+    """One stage of 2 s on two devices takes 1 s a sample, f of that with both slower by f; one alone can't be."""
+    graph = pw.OperatorGraph([pw.Operator("a")], [])
+    cluster = pw.Cluster([pw.Device("d0"), pw.Device("d1")], [pw.Link(0.0, 1e9, link_class="same-host")])
+    problem = pw.Problem(graph, cluster, [[2.0, 2.0]], objective=pw.MaxLoad(replicate=True))
+    plan = plan_for(problem, [0], replicas=[(0, 1)])
+    assert plan is not None and plan.value_s == 1.0
+    found = sensitivity(problem, Result(plan, lower_bound_s=1.0), budget=few())
+    assert [(row.what, row.loss) for row in found.rows if row.kind == "speed"] == [("d0, d1", 0.0)]

@@ -145,7 +145,7 @@ def sensitivity(
 
     plan = result.require_plan()
     clock = budget if isinstance(budget, Budget) else Budget(float(budget))
-    figures = [*_devices(problem), *_links(problem)]
+    figures = [*_devices(problem, plan), *_links(problem)]
     pool: dict[tuple[object, ...], Plan] = {_key(plan): plan}
     interrupted = False
     for k, figure in enumerate(figures):
@@ -202,7 +202,7 @@ def _dependence(figure: _Figure, plan: Plan, plans: Sequence[Plan], bound_s: flo
         inf if slower is None else slower,
         0.0 if faster is None else faster,
         REACH if unsure is None else unsure,
-        max(0.0, *losses),
+        max((0.0, *losses)),
     )
 
 
@@ -221,11 +221,15 @@ def _first(holds: Callable[[float], bool], factors: Sequence[float]) -> float | 
     return None
 
 
-def _devices(problem: Problem) -> Iterator[_Figure]:
-    """One figure for all devices of a catalogue's model that have equal times, and one for each other device."""
+def _devices(problem: Problem, plan: Plan) -> Iterator[_Figure]:
+    """One figure for all devices of a catalogue's model that have equal times, and one for each other device.
+
+    Devices that a stage of the plan is copied to are one too: they are of one kind, or the plan would be none.
+    """
+    stage_of = {i: stage[0] for stage in plan.replicas for i in stage}
     groups: dict[tuple[object, ...], list[int]] = {}
     for i, d in enumerate(problem.cluster.devices):
-        key = (d.model, problem.times.processing_s[:, i].tobytes()) if d.model else (i,)
+        key = (d.model, problem.times.processing_s[:, i].tobytes()) if d.model else (stage_of.get(i, i),)
         groups.setdefault(key, []).append(i)
     for members in groups.values():
         devices = [problem.cluster.devices[i] for i in members]
