@@ -135,3 +135,9 @@ def test_a_limit_within_which_nothing_runs_is_refused(tmp_path: Path, seconds: f
     """Nor is one that never comes: a rank that waits for another must give up some day."""
     with pytest.raises(InvalidInput, match=r"--timeout .* is not above 0 and at most a day"):
         run_plan(problem(None), PLAN, folder=tmp_path, timeout_s=seconds)
+
+
+def test_a_plan_with_replicas_is_refused(tmp_path: Path) -> None:
+    """Its value is that of stages side by side, which nothing here runs."""
+    with pytest.raises(InvalidInput, match="stages on several devices at once"):
+        run_plan(problem(None), replace(PLAN, replicas=((0, 1),)), folder=tmp_path)

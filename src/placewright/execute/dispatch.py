@@ -73,6 +73,11 @@ def run_plan(
             f"the plan has {len(plan.copies)} copies of the network side by side, and what runs plans runs one; plan "
             "for --objective max-load to run a pipeline, or makespan for one sample"
         )
+    if plan.replicas:
+        raise InvalidInput(
+            "the plan has stages on several devices at once, and what runs plans runs each once; plan "
+            "without --replicate"
+        )
     tell = on_progress or (lambda line: None)
     location = model if model is not None else str(find_model(problem, folder))
     if location.startswith("py:") or location.endswith(".pt2"):
