@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from placewright.capture.torch_export import capture_program, export_module, fx_nodes
+from placewright.capture.torch_export import capture_program, export_module
 from placewright.capture.torch_program import take_apart
 from placewright.cluster import Cluster, Device, Link
 from placewright.coarsen import duplicate, duplicated_parts
@@ -238,17 +238,6 @@ def test_relative_error_is_relative_to_the_largest_magnitude() -> None:
     assert relative_error([torch.tensor([float("nan")])], [torch.tensor([1.0])]) == float("inf")
     assert relative_error([torch.tensor([float("inf")])], [torch.tensor([float("inf")])]) == 0.0
     assert relative_error([torch.zeros(2)], [torch.zeros(2)]) == 0.0
-
-
-def test_fx_nodes_name_every_operators_nodes_once() -> None:
-    """The map from operators to fx nodes is a bijection onto nodes of the program's graph."""
-    module, args, _ = branches()
-    program = export_module(module, args)
-    nodes = [name for row in fx_nodes(program).values() for name in row]
-    assert len(set(nodes)) == len(nodes)
-    assert set(nodes) <= {n.name for n in program.graph.nodes}
-    split = next(row for name, row in fx_nodes(program).items() if "split" in name)
-    assert len(split) == 3  # the call and its two getitems
 
 
 def test_splitting_a_colocation_class_changes_the_outputs_and_is_noticed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from placewright.capture.onnx_values import Value
@@ -103,10 +104,9 @@ def operator_flops(kind: str, attributes: Mapping[str, Any], inputs: Values, out
     if kind in MOVES:
         return 0
     if kind in _FORMULAS:
-        try:
+        # With operands missing, or of another rank than the standard says, it counts as an unknown operator.
+        with suppress(IndexError, AttributeError, KeyError, TypeError, ValueError):
             return int(_FORMULAS[kind](attributes, inputs, outputs))
-        except (IndexError, AttributeError, KeyError, TypeError, ValueError):
-            pass  # operands missing or of another rank than the standard says: count it as an unknown operator
     largest = max((v.elements for v in (*inputs, *outputs) if v is not None), default=0)
     made = outputs[0].elements if outputs and outputs[0] is not None else largest
     if kind in _PER_ELEMENT:

@@ -38,8 +38,8 @@ def flops(node: Node, bodies: Sequence[torch.fx.GraphModule] = (), *, view: bool
     Matrix products, convolutions and attention are counted by the formulas of ``torch.utils.flop_counter`` while the
     operator is called on meta tensors, what it has none for by :mod:`placewright.capture.torch_formulas`, all else by
     the tables of :mod:`placewright.capture.torch_kinds`; views and moves are 0. Of causal attention the pairs count
-    that it looks at, as kernels skip the others. An operator that is in no table counts
-    one for each element of its largest operand. Of the branches of a ``cond`` the largest counts.
+    that it looks at, as kernels skip the others. An operator that is in no table counts one for each element of its
+    largest operand. Of the branches of a ``cond`` the largest counts.
 
     Raises
     ------

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
-__all__ = ["capture_module", "capture_program", "capture_pt2", "capture_py", "export_module", "fx_nodes"]
+__all__ = ["capture_module", "capture_program", "capture_pt2", "capture_py", "export_module"]
 
 
 def capture_program(
@@ -168,19 +168,6 @@ def capture_pt2(path: Path, *, fold: bool = False) -> OperatorGraph:
             f"its program contradicts itself ({reason}); save it again with torch.export.save",
             what=f"exported program {path.name!r}",
         ) from None
-
-
-def fx_nodes(program: ExportedProgram) -> dict[str, tuple[str, ...]]:
-    """Operator name -> names of the fx nodes that it stands for (itself, then its ``getitem`` nodes).
-
-    The same program gives the same names always, so a plan's operators can be found again in a new export.
-    """
-    _require_torch()
-    from placewright.capture.torch_program import take_apart
-
-    return {
-        v.name: tuple(dict.fromkeys((v.node.name, *(r.name for r in v.results)))) for v in take_apart(program).operators
-    }
 
 
 def _require_torch() -> None:

@@ -2,15 +2,15 @@
 
 Names are without namespace, overload and the ``_`` of in-place variants. One multiply-add is two FLOPs, a
 transcendental function eight, as for ONNX (:mod:`placewright.capture.onnx_flops`). Operators that have formulas of
-their own are in :mod:`placewright.capture.torch_costs`; an operator that is nowhere is *unknown*: it counts one FLOP an
-element of its largest operand, and whoever captures is told.
+their own are in :mod:`placewright.capture.torch_formulas`; an operator that is nowhere is *unknown*: it counts one FLOP
+an element of its largest operand, and whoever captures is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-__all__ = ["COUNTED", "MOVES", "OF_INPUT", "PER_OUTPUT", "READ_ROWS", "SORTS", "base_name", "known_kind"]
+__all__ = ["COUNTED", "CUBIC", "MOVES", "OF_INPUT", "PER_OUTPUT", "READ_ROWS", "SORTS", "base_name", "known_kind"]
 
 
 def _words(text: str) -> frozenset[str]:

@@ -20,44 +20,25 @@ from placewright.problem import Times
 
 __all__ = ["analytic", "class_of", "device_curves", "work_of"]
 
-PRODUCTS = frozenset(
-    (
-        *(
-            "linear",
-            "mm",
-            "addmm",
-            "bmm",
-            "baddbmm",
-            "matmul",
-            "einsum",
-            "addmv",
-            "mv",
-            "dot",
-            "addbmm",
-            "chain_matmul",
-        ),
-        *("bilinear", "_trilinear", "_grouped_mm", "grouped_mm", "_scaled_mm", "_int_mm", "_addmm_activation", "vdot"),
-        *("linear_backward", "lstm", "gru", "rnn", "rnn_tanh", "rnn_relu", "gemm", "matmulinteger", "qlinearmatmul"),
-        *("fusedgemm", "gemmfloat8", "fusedmatmul", "matmulintegertofloat", "dynamicquantizematmul", "qgemm"),
-        *("matmulnbits", "matmulbnb4"),
-    )
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+PRODUCTS = _words(
+    "linear mm addmm bmm baddbmm matmul einsum addmv mv dot addbmm chain_matmul bilinear _trilinear _grouped_mm "
+    "grouped_mm _scaled_mm _int_mm _addmm_activation vdot linear_backward lstm gru rnn rnn_tanh rnn_relu gemm "
+    "matmulinteger qlinearmatmul fusedgemm gemmfloat8 fusedmatmul matmulintegertofloat dynamicquantizematmul qgemm "
+    "matmulnbits matmulbnb4"
 )
 """Last words of the kinds of operators, in lower case, that are matrix products."""
 
-CONVOLUTIONS = frozenset(
-    (
-        *("conv", "conv1d", "conv2d", "conv3d", "convolution", "_convolution", "convolution_backward", "conv_tbc"),
-        *(
-            "conv_transpose1d",
-            "conv_transpose2d",
-            "conv_transpose3d",
-            "conv_depthwise3d",
-            "convtranspose",
-            "deformconv",
-        ),
-        *("convinteger", "qlinearconv", "fusedconv", "nhwcconv", "nhwcfusedconv"),
-    )
+CONVOLUTIONS = _words(
+    "conv conv1d conv2d conv3d convolution _convolution convolution_backward conv_tbc conv_transpose1d "
+    "conv_transpose2d conv_transpose3d conv_depthwise3d convtranspose deformconv convinteger qlinearconv fusedconv "
+    "nhwcconv nhwcfusedconv"
 )
+"""The same of convolutions."""
 
 QUERY_BLOCK = 128
 """New tokens that a kernel of fused attention takes at once."""
@@ -113,8 +94,10 @@ def analytic(
     for i, device in enumerate(cluster.devices):
         own = curves.get(device.name)
         twin = alike.setdefault(_figures_of(device), i) if own is None else i
-        known = own or device_curves(device)
-        processing[:, i] = _column(work, classes, dtypes, device, known) if twin == i else processing[:, twin]
+        if twin == i:
+            processing[:, i] = _column(work, classes, dtypes, device, own or device_curves(device))
+        else:
+            processing[:, i] = processing[:, twin]
     return Times(processing, source="analytic")
 
 
@@ -182,7 +165,7 @@ def _column(
     entry = catalogue.find(device.model)
     clock = (entry.clock_hz if entry is not None else 0.0) or USUAL_CLOCK_HZ
     units = entry.compute_units if entry is not None else 0.0
-    peaks = {t: effective_peak(device, t) for t in set(dtypes)}  # a lookup: its order doesn't matter
+    peaks = {t: effective_peak(device, t) for t in dict.fromkeys(dtypes)}
     vector = effective_peak(device, "fp32")
     times = np.empty(len(dtypes))
     dtype_of = np.array(dtypes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CLASSES", "Curve", "Figures", "Work", "curve_fields", "curves_of"]
+__all__ = ["CLASSES", "Curve", "Figures", "Work", "curves_of"]
 
 CLASSES = ("product", "convolution", "prefill", "decode", "other")
 """Matrix products; convolutions; attention over many new tokens; over one; and all else."""
@@ -131,11 +131,6 @@ class Curve:
     def corrected(self, fields_given: Mapping[str, float]) -> Curve:
         """Return this curve with some of its numbers replaced."""
         return replace(self, **fields_given)
-
-
-def curve_fields() -> tuple[str, ...]:
-    """Name the numbers of a curve."""
-    return tuple(f.name for f in fields(Curve))
 
 
 @cache

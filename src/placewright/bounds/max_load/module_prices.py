@@ -15,7 +15,7 @@ from placewright.bounds.max_load.module_network import ModuleNetwork
 from placewright.highs import new_highs
 from placewright.rounding import rounded_down
 
-__all__ = ["MEMORY_SLACK", "Priced", "best_prices", "even_prices", "priced"]
+__all__ = ["Priced", "best_prices", "even_prices", "priced"]
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -45,6 +45,8 @@ class Priced:
         Least price of the steps from t on, by the state before step t.
     bound_s : float
         Proved.
+    room : float
+        Price of all memory, and a little more (:data:`MEMORY_SLACK`): what is taken off the cheapest price.
     loads : (K,) float64
         Of the cheapest placement.
     place : (G,) int32
@@ -54,6 +56,7 @@ class Priced:
     price: Floats
     table: Floats
     bound_s: float
+    room: float
     loads: Floats
     place: Ints
 
@@ -81,8 +84,8 @@ def priced(network: ModuleNetwork, price: Floats, budget: Budget) -> Priced | No
     room = 0.0
     if s.memory:
         worth = price[len(price) - len(s.capacity) :]
-        room = float((worth[worth > 0.0] * s.capacity[worth > 0.0]).sum())
-    return Priced(price, table, rounded_down(float(table[0]) - room * (1.0 + MEMORY_SLACK)), loads, place)
+        room = float((worth[worth > 0.0] * s.capacity[worth > 0.0]).sum()) * (1.0 + MEMORY_SLACK)
+    return Priced(price, table, rounded_down(float(table[0]) - room), room, loads, place)
 
 
 def even_prices(network: ModuleNetwork) -> Floats:

@@ -115,7 +115,7 @@ class _Search:
     def __init__(self, problem: Problem, budget: Budget, best: Plan | None, on_progress: OnProgress) -> None:
         self.problem, self.budget, self.best, self.on_progress = problem, budget, best, on_progress
         self.network: ModuleNetwork = module_network(problem)
-        self.bound_s, self.infeasible, self.rounds, self.widest = 0.0, "", 0, 0
+        self.bound_s, self.infeasible, self.rounds = 0.0, "", 0
 
     @property
     def value_s(self) -> float:
@@ -181,7 +181,6 @@ class _Search:
 
     def _note(self, found: Walk, limit: float, *, proves: bool) -> None:
         """Judge what the best vectors stand for; learn a bound from what is left."""
-        self.widest = max(self.widest, found.widest)
         for rank in range(min(TRACED, len(found.values))):
             self._try(found.place(rank))
         if not proves:

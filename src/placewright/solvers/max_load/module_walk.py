@@ -12,7 +12,7 @@ from placewright._kernel.load_front import cells, front, merge
 from placewright._kernel.load_vectors import Vectors, extend, new_vectors
 from placewright.algorithm import Budget
 from placewright.bounds.max_load.module_network import ModuleNetwork
-from placewright.bounds.max_load.module_prices import MEMORY_SLACK, Priced
+from placewright.bounds.max_load.module_prices import Priced
 
 __all__ = ["Walk", "walk"]
 
@@ -40,13 +40,10 @@ class Walk:
         Seconds, ascending; each at most the value of every placement that its vector stands for.
     merged : int
         Vectors that were merged into others: 0 when what is left is exact.
-    widest : int
-        Most vectors at a step.
     """
 
     values: Floats = field(default_factory=lambda: np.zeros(0))
     merged: int = 0
-    widest: int = 0
     _order: Longs = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     _steps: list[tuple[Ints, npt.NDArray[np.int8], Longs]] = field(default_factory=list)
     _devices: int = 0
@@ -104,7 +101,6 @@ def walk(
             now, kept = Vectors._make(array[left] for array in small), kept[left]
         else:
             now = Vectors._make(array[kept] for array in new)
-        found.widest = max(found.widest, len(kept))
         found._steps.append((parent[kept], choice[kept], moved[kept]))
         if not len(kept):
             return found
@@ -165,9 +161,7 @@ def _priced_values(network: ModuleNetwork, prices: list[Priced], sums: Floats) -
         return np.zeros(len(sums))
     found = np.zeros(len(sums))
     for k, p in enumerate(prices):
-        worth = p.price[len(p.price) - len(s.capacity) :] if s.memory else np.zeros(len(s.capacity))
-        room = float((worth[worth > 0.0] * s.capacity[worth > 0.0]).sum())
-        found = np.maximum(found, sums[:, k] - room * (1.0 + MEMORY_SLACK))
+        found = np.maximum(found, sums[:, k] - p.room)
     return found
 
 
