@@ -11,7 +11,11 @@ import numpy.typing as npt
 
 from placewright.cluster import Link
 
-__all__ = ["LinkFit", "fit_link", "fit_transfer"]
+__all__ = ["SIZES_BYTES", "LinkFit", "fit_link", "fit_transfer"]
+
+SIZES_BYTES = tuple(64 * 4**k for k in range(11))
+"""Of the tensors that are sent to measure a link: 64 B to 64 MiB. Between cores of one machine times stop growing where
+a tensor leaves the core's own cache before it is read again: it costs no more to read on another core."""
 
 NEAR = 0.05
 """Every time that is fitted lies within this of the lines, relative to itself."""
@@ -45,11 +49,9 @@ class LinkFit(NamedTuple):
     error: Floats
     straight_error: Floats
 
-    def link(self, between: tuple[str, str], *, one_way: bool = False, channel: str = "") -> Link:
+    def link(self, between: tuple[str, str], *, one_way: bool = False) -> Link:
         """Make the link of two devices."""
-        return Link(
-            self.latency_s, self.bandwidth_bytes_per_s, "", between, channel, one_way=one_way, points=self.points
-        )
+        return Link(self.latency_s, self.bandwidth_bytes_per_s, between=between, one_way=one_way, points=self.points)
 
 
 def fit_link(sizes_bytes: Sequence[int], times_s: npt.ArrayLike, checked_s: npt.ArrayLike | None = None) -> LinkFit:

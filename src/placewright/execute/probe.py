@@ -22,7 +22,7 @@ import numpy.typing as npt
 from placewright.capture.onnx_file import onnx_module
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput
-from placewright.execute.link_fit import LinkFit, fit_link
+from placewright.execute.link_fit import SIZES_BYTES, LinkFit, fit_link
 from placewright.execute.onnx_run import random_inputs
 from placewright.execute.onnx_runner import OnnxRunner
 from placewright.execute.probe_gpus import probe_gpus
@@ -35,9 +35,6 @@ __all__ = ["Probed", "layout_devices", "probe", "scaled"]
 
 SLOW_SHARE = 0.75
 """CPU share of a device that would else be like the one before it."""
-SIZES_BYTES = tuple(64 * 4**k for k in range(11))
-"""Of the tensors that are sent: 64 B to 64 MiB. What leaves the core's own cache before it is read again costs no more
-to read on another core, so that times stop growing there."""
 HOPS = 5
 TINY_OPERATORS = 32
 MATMUL_SIDE = 768

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from placewright.cluster import Device, Link
-from placewright.execute.link_fit import LinkFit, fit_link
+from placewright.execute.link_fit import SIZES_BYTES, LinkFit, fit_link
 
 __all__ = ["Gpus", "probe_gpus", "torch_device_figures"]
 
-SIZES_BYTES = tuple(64 * 4**k for k in range(11))
-"""Of transfers: 64 B to 64 MiB."""
 SIDE = {"cpu": 768, "cuda": 4096}
 """Of the matrices that are multiplied, by the kind of the torch device."""
 COPY_BYTES = {"cpu": 2**26, "cuda": 2**29}

@@ -26,15 +26,13 @@ from msgspec import Meta
 
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import ExecutionError, InvalidInput, MissingExtra
-from placewright.execute.link_fit import LinkFit, fit_link
+from placewright.execute.link_fit import SIZES_BYTES, LinkFit, fit_link
 from placewright.execute.probe import Probed
 from placewright.execute.probe_gpus import torch_device_figures
 from placewright.host import cpu_name, memory_bytes
 
 __all__ = ["Meeting", "meeting_from", "probe_local_workers", "probe_workers"]
 
-SIZES_BYTES = tuple(64 * 4**k for k in range(11))
-"""Of the tensors that are sent: 64 B to 64 MiB."""
 ROUNDS, WARMUP = 20, 2
 """All sizes are sent in every round, so that what disturbs the machine for a while does not hit one size alone."""
 TURNS = ((2**16, 8), (2**20, 2), (2**40, 1))

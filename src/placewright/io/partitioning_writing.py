@@ -139,8 +139,7 @@ def _pairs(problem: Problem) -> npt.NDArray[np.bool_]:
 def _table(problem: Problem, tensor: int) -> npt.NDArray[np.float64]:
     if problem.transfer_table is not None:
         return np.asarray(problem.transfer_table[tensor])
-    cluster = problem.cluster
-    return np.asarray(cluster.latency_s + problem.graph.tensors[tensor].size_bytes * cluster.seconds_per_byte)
+    return problem.cluster.transfer_table([problem.graph.tensors[tensor].size_bytes])[0]
 
 
 def _transfer_s(problem: Problem, tensor: int) -> float:
