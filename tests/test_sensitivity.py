@@ -124,3 +124,25 @@ def test_devices_that_share_a_stage_are_one_figure() -> None:
     assert plan is not None and plan.value_s == 1.0
     found = sensitivity(problem, Result(plan, lower_bound_s=1.0), budget=few())
     assert [(row.what, row.loss) for row in found.rows if row.kind == "speed"] == [("d0, d1", 0.0)]
+
+
+def test_a_budget_that_is_spent_leaves_figures_out_and_says_so() -> None:
+    """With no time at all one figure is judged, at few factors, and nothing is said of what was not looked at."""
+    problem = chain(1.0)
+    found = sensitivity(problem, solved(problem), budget=Budget(0.0))
+    assert len(found.rows) == 1
+    assert found.interrupted
+    assert found.rows[0].sure_to == 1.0
+    assert any("give more with --budget" in line for line in explain_sensitivity(found))
+    assert not any("No measurement is worth" in line for line in explain_sensitivity(found))
+
+
+def test_links_with_equal_figures_are_one() -> None:
+    """Three pairs of one bandwidth and one of another are two rows."""
+    graph = pw.OperatorGraph([pw.Operator("a"), pw.Operator("b")], [pw.Tensor("x", 0, (1,), 100)])
+    devices = [pw.Device(f"d{i}") for i in range(4)]
+    pairs = [("d0", "d1", 100.0), ("d0", "d2", 100.0), ("d0", "d3", 100.0), ("d1", "d2", 50.0)]
+    cluster = pw.Cluster(devices, [pw.Link(0.0, rate, between=(a, b)) for a, b, rate in pairs])
+    problem = pw.Problem(graph, cluster, [[1.0, 3.0, 9.0, 9.0], [3.0, 1.0, 9.0, 9.0]])
+    found = sensitivity(problem, solved(problem), budget=few())
+    assert sorted(row.what for row in found.rows if row.kind == "bandwidth") == ["d0-d1, d0-d2, d0-d3", "d1-d2"]

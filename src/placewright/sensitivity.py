@@ -34,6 +34,9 @@ DOUBT_MEASURED, DOUBT_MODELLED = 1.1, 1.25
 CLEARLY = 1e-3
 """Relative difference from which another plan counts as better."""
 
+JUDGING = 0.4
+"""Of the budget, for judging all plans under all factors."""
+
 SHORTEST_S = 0.1
 """Seconds that each search for other plans gets at least."""
 
@@ -82,6 +85,7 @@ class Sensitivity:
     plans : int
         Different plans that were compared.
     interrupted : bool
+        Whether figures were left out, because the budget was spent or the user stopped it.
     """
 
     rows: tuple[Dependence, ...]
@@ -152,17 +156,23 @@ def sensitivity(
         on_progress(f"{figure.kind} of {figure.what} ({k + 1} of {len(figures)})")
         for m, factor in enumerate((figure.doubt, 1.0 / figure.doubt, REACH, 1.0 / REACH)):
             left = 4 * (len(figures) - k) - m
-            part = Budget(max(SHORTEST_S, clock.left_s / left), clock.iterations, clock.cancelled)
+            searching = max(0.0, clock.left_s - clock.seconds * JUDGING) if clock.seconds < inf else inf
+            part = Budget(max(SHORTEST_S, searching / left), clock.iterations, clock.cancelled)
             found = solve(figure.at(factor), budget=part, seed=seed)
             interrupted = interrupted or found.interrupted
             if found.plan is not None:
                 pool.setdefault(_key(found.plan), found.plan)
-            if interrupted:
+            if interrupted or clock.spent:
                 break
-        if interrupted:
+        if interrupted or clock.spent:
             break
     plans = list(pool.values())
-    rows = [_dependence(figure, plan, plans, result.lower_bound_s) for figure in figures]
+    rows: list[Dependence] = []
+    for figure in figures:
+        if rows and clock.spent:
+            interrupted = True
+            break
+        rows.append(_dependence(figure, plan, plans, result.lower_bound_s, clock))
     rows.sort(key=lambda row: (-row.loss, min(row.slower_at, 1.0 / row.faster_at if row.faster_at else inf), row.what))
     values = [_value(problem, q) for q in plans]
     k = min(range(len(plans)), key=values.__getitem__)
@@ -172,7 +182,7 @@ def sensitivity(
     )
 
 
-def _dependence(figure: _Figure, plan: Plan, plans: Sequence[Plan], bound_s: float) -> Dependence:
+def _dependence(figure: _Figure, plan: Plan, plans: Sequence[Plan], bound_s: float, clock: Budget) -> Dependence:
     values: dict[float, tuple[float, float]] = {}
 
     def both(factor: float) -> tuple[float, float]:
@@ -190,35 +200,43 @@ def _dependence(figure: _Figure, plan: Plan, plans: Sequence[Plan], bound_s: flo
     def sure(factor: float) -> bool:
         return both(factor)[0] * (1.0 - OPTIMALITY_TOLERANCE) <= bound_s
 
+    longer = [REACH ** (x / STEPS) for x in range(STEPS + 1)]
     inside = [figure.doubt**x for x in (-1.0, -0.5, 0.5, 1.0)]
     losses = [1.0 - least / own for own, least in map(both, inside) if 0.0 < own < inf]
-    slower = _first(beaten, [REACH ** (x / STEPS) for x in range(STEPS + 1)])
-    faster = _first(beaten, [REACH ** (-x / STEPS) for x in range(STEPS + 1)])
-    unsure = _first(lambda f: not sure(f), [REACH ** (x / STEPS) for x in range(STEPS + 1)])
+    _, slower = _between(beaten, longer, clock)
+    _, faster = _between(beaten, [1.0 / factor for factor in longer], clock)
+    last_sure, _ = _between(lambda factor: not sure(factor), longer, clock)
     return Dependence(
         figure.what,
         figure.kind,
         figure.doubt,
         inf if slower is None else slower,
         0.0 if faster is None else faster,
-        REACH if unsure is None else unsure,
+        last_sure,
         max((0.0, *losses)),
     )
 
 
-def _first(holds: Callable[[float], bool], factors: Sequence[float]) -> float | None:
-    """First of the factors where something holds, closer than the step; 1 where it does so from the start."""
+def _between(holds: Callable[[float], bool], factors: Sequence[float], clock: Budget) -> tuple[float, float | None]:
+    """Last of the factors before something holds, and the first where it does, closer than the step.
+
+    Where it holds from the start both are that; where it never does, or the time is over before, the second is none.
+    """
     before = factors[0]
     if holds(before):
-        return before
+        return before, before
     for factor in factors[1:]:
+        if clock.spent:
+            break
         if holds(factor):
             for _ in range(HALVINGS):
+                if clock.spent:
+                    break
                 middle = (before * factor) ** 0.5
                 before, factor = (before, middle) if holds(middle) else (middle, factor)
-            return factor
+            return before, factor
         before = factor
-    return None
+    return before, None
 
 
 def _devices(problem: Problem, plan: Plan) -> Iterator[_Figure]:
@@ -249,18 +267,23 @@ def _links(problem: Problem) -> Iterator[_Figure]:
         if everywhere.any():
             yield _Figure("all links", "bandwidth", DOUBT_MODELLED, lambda f: _narrowed_table(problem, everywhere, f))
         return
+    groups: dict[tuple[object, ...], list[int]] = {}
+    used = np.bincount(rules[rules >= 0], minlength=len(problem.cluster.links))
     for k, link in enumerate(problem.cluster.links):
-        pairs = rules == k
-        if not pairs.any():
-            continue
-        name = link.link_class or ("->" if link.one_way else "-").join(link.between)
+        if used[k]:
+            figures = link.latency_s, link.bandwidth_bytes_per_s, link.points
+            groups.setdefault((link.link_class, *figures), []).append(k)
+    for members in groups.values():
+        links = [problem.cluster.links[k] for k in members]
+        what = _named([x.link_class or ("->" if x.one_way else "-").join(x.between) for x in links])
+        pairs = np.isin(rules, members)
         yield _Figure(
-            name,
+            what,
             "bandwidth",
             DOUBT_MODELLED,
             (lambda f, pairs=pairs: _narrowed_table(problem, pairs, f))  # type: ignore[misc]
             if problem.times.transfer_s is not None
-            else (lambda f, k=k: _narrowed(problem, k, f)),  # type: ignore[misc]
+            else (lambda f, members=members: _narrowed(problem, members, f)),  # type: ignore[misc]
         )
 
 
@@ -271,13 +294,14 @@ def _slowed(problem: Problem, devices: Sequence[int], factor: float) -> Problem:
     return _with(problem, replace(problem.times, processing_s=processing, cut_s=cut), problem.cluster)
 
 
-def _narrowed(problem: Problem, rule: int, factor: float) -> Problem:
+def _narrowed(problem: Problem, rules: Sequence[int], factor: float) -> Problem:
     def off(link: Link) -> Link:
         longer = tuple((size, link.latency_s + (seconds - link.latency_s) * factor) for size, seconds in link.points)
         return replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / factor, points=longer)
 
     cluster = problem.cluster
-    links = [off(link) if k == rule else link for k, link in enumerate(cluster.links)]
+    chosen = set(rules)
+    links = [off(link) if k in chosen else link for k, link in enumerate(cluster.links)]
     return _with(problem, problem.times, Cluster(cluster.devices, links, cluster.name))
 
 

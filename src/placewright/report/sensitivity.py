@@ -58,13 +58,15 @@ def explain_sensitivity(found: Sensitivity) -> list[str]:
             f"Measure the {row.kind} of {row.what} first: if it is off by {percent(row.doubt - 1)}, "
             f"another plan may be {percent(row.loss)} faster."
         )
-    elif found.rows:
+    elif found.rows and not found.interrupted:
         lines.append(
             f"No measurement is worth making for this plan: within {_doubts(found)} of error no known plan is more "
             f"than {percent(max(row.loss for row in found.rows))} faster."
         )
     if found.interrupted:
-        lines.append("Interrupted: not every figure was looked at with a search of its own.")
+        lines.append(
+            "Not every figure was looked at in full: the time was over, or it was interrupted; give more with --budget."
+        )
     return lines
 
 
