@@ -301,7 +301,9 @@ class ModularSplit:
                 spare = float(table.low[key]) + (w.value_s - length) / on.count(key)
                 # Each step as far towards its plan as it takes all of them together to reach the best plan's value.
                 lacking = sum(float(high[k] - table.low[k]) for k in on)
-                goal = float(table.low[key] + (high[key] - table.low[key]) * min(1.0, (w.value_s - length) / lacking))
+                if np.isfinite(lacking):
+                    part = min(1.0, (w.value_s - length) / lacking)
+                    goal = float(table.low[key] + (high[key] - table.low[key]) * part)
             if key not in table.closer:
                 table.closer.add(key)
                 self._look_closer(w, key, spare, nested=nested)
