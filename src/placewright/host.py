@@ -11,7 +11,7 @@ from pathlib import Path
 from placewright.cluster import Device
 from placewright.errors import ExecutionError
 
-__all__ = ["available_cores", "confine", "cpu_name", "memory_bytes"]
+__all__ = ["available_cores", "confine", "cpu_name", "is_here", "memory_bytes"]
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -21,6 +21,11 @@ def available_cores() -> tuple[int, ...]:
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
+
+
+def is_here(device: Device) -> bool:
+    """Whether a device is CPU cores that this process may use, so that it can be measured."""
+    return device.kind == "cpu" and bool(device.cores) and set(device.cores) <= set(available_cores())
 
 
 def memory_bytes() -> int:

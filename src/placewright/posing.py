@@ -25,7 +25,7 @@ from placewright.coarsen import fuse as fused
 from placewright.costs import analytic, profile, roofline
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
-from placewright.host import available_cores
+from placewright.host import available_cores, is_here
 from placewright.io import (
     PlanFile,
     read_any_problem,
@@ -336,12 +336,6 @@ def replace_objective(problem: Problem, objective: Objective) -> Problem:
     return Problem(problem.graph, problem.cluster, problem.times, objective, problem.wishes, problem.name)
 
 
-def _reachable(cluster: Cluster) -> list[bool]:
-    """Whether each device is CPU cores of this machine, which can be measured."""
-    here = set(available_cores())
-    return [d.kind == "cpu" and bool(d.cores) and set(d.cores) <= here for d in cluster.devices]
-
-
 def check_measurable(cluster: Cluster) -> None:
     """Refuse a cluster of which nothing is here.
 
@@ -350,7 +344,7 @@ def check_measurable(cluster: Cluster) -> None:
     InvalidInput
         That says what cores are here, and what to do without measuring.
     """
-    if not any(_reachable(cluster)):
+    if not any(map(is_here, cluster.devices)):
         raise InvalidInput(
             f"no device of the cluster is a CPU with 'cores' among this machine's "
             f"({_shown(sorted(available_cores()))}), so none can be profiled; plan with --costs analytic, "
@@ -379,7 +373,7 @@ def times_for(
     Cluster
         The one given, with the measured cut overheads of measured devices that state none.
     """
-    reachable = _reachable(cluster)
+    reachable = [is_here(d) for d in cluster.devices]
     if costs == "roofline":
         return roofline(graph, cluster), cluster
     if costs == "analytic" or (costs == "auto" and not all(reachable)):

@@ -122,18 +122,18 @@ def as_runtime(text: str) -> Runtime:
 
 
 def chosen_device(cluster: Cluster, name: str | None) -> Device:
-    """Return the device of that name, or the first that is a CPU of this machine.
+    """Return the device of that name; by default the first that is a CPU of this machine, or the first of all.
 
     Raises
     ------
     InvalidInput
-        If there is none.
+        If there is none of that name.
     """
     if name is not None:
         if name not in cluster.index:
             raise InvalidInput(f"there is no device {name!r} to calibrate; there are: {', '.join(cluster.index)}")
         return cluster.devices[cluster.index[name]]
-    return next((d for d in cluster.devices if _is_here(d)), cluster.devices[0])
+    return next((d for d in cluster.devices if host.is_here(d)), cluster.devices[0])
 
 
 def calibrate_named(
@@ -267,17 +267,13 @@ def correct(
 
 
 def _check(device: Device) -> None:
-    if not _is_here(device):
+    if not host.is_here(device):
         raise InvalidInput(
             f"device {device.name!r} is no CPU with 'cores' among this machine's "
             f"({', '.join(map(str, host.available_cores()))}), so it can't be measured; name one that is"
         )
     if lacking := missing_figures([device]):
         raise InvalidInput(lacking)
-
-
-def _is_here(device: Device) -> bool:
-    return device.kind == "cpu" and bool(device.cores) and set(device.cores) <= set(host.available_cores())
 
 
 def _require(runtime: Runtime) -> None:

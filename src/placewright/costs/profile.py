@@ -154,12 +154,8 @@ def _reachable(cluster: Cluster, device_names: Collection[str] | None) -> list[i
     if unknown:
         known = ", ".join(cluster.index)
         raise InvalidInput([f"there is no device {name!r} to profile; there are: {known}" for name in unknown])
-    here = set(host.available_cores())
     return [
-        i
-        for i, d in enumerate(cluster.devices)
-        if d.kind == "cpu" and d.cores and here.issuperset(d.cores)
-        if device_names is None or d.name in device_names
+        i for i, d in enumerate(cluster.devices) if host.is_here(d) and (device_names is None or d.name in device_names)
     ]
 
 

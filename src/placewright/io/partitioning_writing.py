@@ -139,7 +139,7 @@ def _pairs(problem: Problem) -> npt.NDArray[np.bool_]:
 def _table(problem: Problem, tensor: int) -> npt.NDArray[np.float64]:
     if problem.transfer_table is not None:
         return np.asarray(problem.transfer_table[tensor])
-    return problem.cluster.transfer_table([problem.graph.tensors[tensor].size_bytes])[0]
+    return np.asarray(problem.cluster.transfer_table([problem.graph.tensors[tensor].size_bytes])[0])
 
 
 def _transfer_s(problem: Problem, tensor: int) -> float:
