@@ -69,7 +69,7 @@ def test_a_plan_that_is_not_the_best_is_told_so() -> None:
     assert "plan again" in explain_sensitivity(found)[1]
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(most_operators=5, most_devices=2))
 def test_what_is_said_holds_for_the_optimum(problem: pw.Problem) -> None:
     """Where a plan is said to be beaten brute force beats it; up to where it is said to be the best, it is."""
@@ -95,7 +95,7 @@ def test_what_is_said_holds_for_the_optimum(problem: pw.Problem) -> None:
             if factor != row.sure_to:
                 assert best < judged.value_s
             elif factor > 1.0:
-                assert best >= judged.value_s * (1 - 0.15)  # the step of the search for the factor
+                assert best >= judged.value_s * (1 - 1e-5)
 
 
 def test_the_report_names_the_figure_to_measure_first() -> None:
