@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from placewright.cluster import Device
 from placewright.errors import ExecutionError
-from placewright.host import available_cores, confine, cpu_name, memory_bytes
+from placewright.host import available_cores, confine, cpu_name, is_here, memory_bytes, rest
 
 
 def test_cores_and_memory_are_this_machines() -> None:
@@ -19,6 +20,22 @@ def test_cores_and_memory_are_this_machines() -> None:
     assert list(available_cores()) == sorted(available_cores())
     assert 2**20 < memory_bytes() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert cpu_name()
+
+
+def test_only_cpu_cores_of_this_process_are_here() -> None:
+    """Not a core that is not there, not one of several, not a GPU, and not a CPU without cores."""
+    core = available_cores()[0]
+    assert is_here(Device("d", kind="cpu", cores=(core,)))
+    for kind, cores in (("cpu", (4095,)), ("cpu", (core, 4095)), ("cpu", ()), ("gpu", (core,))):
+        assert not is_here(Device("d", kind=kind, cores=cores))
+
+
+def test_a_rest_is_as_long_as_the_share_asks() -> None:
+    """10 ms of computing at a share of 1/2 end 20 ms after they began, at the earliest; at 1 nothing is waited for."""
+    began_s = time.monotonic() - 0.01
+    rest(began_s, 0.5)
+    assert time.monotonic() - began_s >= 0.02
+    rest(time.monotonic(), 1.0)
 
 
 def test_a_confined_process_stays_on_its_cores() -> None:

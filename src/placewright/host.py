@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from placewright.cluster import Device
 from placewright.errors import ExecutionError
 
-__all__ = ["available_cores", "confine", "cpu_name", "is_here", "memory_bytes"]
+__all__ = ["available_cores", "confine", "cpu_name", "is_here", "memory_bytes", "rest"]
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -48,6 +49,14 @@ def cpu_name() -> str:
             if key.strip() in ("model name", "Model", "cpu model") and value.strip():
                 return value.strip()
     return platform.processor() or platform.machine()
+
+
+def rest(began_s: float, pace: float) -> None:
+    """Stay idle until computing has taken no more than its share of the time since it began, by ``time.monotonic``."""
+    until = began_s + (time.monotonic() - began_s) / pace
+    while (left := until - time.monotonic()) > 0:
+        # A sleep ends late by some 0.1 ms: the rest of the rest is spent asking for the time.
+        time.sleep(left - 2e-4 if left > 4e-4 else 0)
 
 
 def confine(device: Device) -> None:

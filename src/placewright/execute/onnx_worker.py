@@ -22,7 +22,7 @@ import msgspec
 
 from placewright.cluster import Device
 from placewright.execute.onnx_shared import GO, Job, Shared, ValueSpec, wait_for
-from placewright.host import confine
+from placewright.host import confine, rest
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -135,7 +135,7 @@ class Worker:
                     else:
                         self._call(session, binding, c)
                     if pace < 1.0:
-                        _rest(began, pace)
+                        rest(began * 1e-9, pace)
                 ended = clock()
                 # The call above has released and taken the interpreter's lock, so its stores come before these.
                 for flag in sends:
@@ -207,15 +207,6 @@ def check_shape(value: ValueSpec, shape: tuple[int, ...], element_type: int) -> 
             f"tensor {value.name!r} was captured with element type {value.element_type} but has {element_type} when "
             "run; correct the types that the model file states, and plan again"
         )
-
-
-def _rest(began_ns: int, pace: float) -> None:
-    """Stay idle until computing has taken no more than its share of the time since it began."""
-    now = time.monotonic_ns()
-    until = began_ns + (now - began_ns) / pace
-    while (left_s := (until - time.monotonic_ns()) * 1e-9) > 0:
-        # A sleep ends late by some 0.1 ms: the rest of the rest is spent asking for the time.
-        time.sleep(left_s - 2e-4 if left_s > 4e-4 else 0)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,7 +60,7 @@ def probe_gpus(host_device: str, *, on_progress: Callable[[str], None] = lambda 
         for b, target in ends:
             if a != b:
                 on_progress(f"measuring transfers from {a} to {b}")
-                fit = _fit(lambda size, source=source, target=target: _copies_s(source, target, size))  # type: ignore[misc]
+                fit = _fit(partial(_copies_s, source, target))
                 links.append(fit.link((a, b), one_way=True))
                 fits.append((f"{a}->{b}", fit))
     return Gpus(tuple(devices), tuple(links), tuple(fits))
@@ -79,7 +80,7 @@ def torch_device_figures(place: str) -> dict[str, Any]:
             if kind == "cpu" and name != "fp32":
                 continue
             a = torch.rand(side, side, device=place).to(dtype)
-            figures["flops_per_s"][name] = 2.0 * side**3 / _typical(_times(lambda a=a: a @ a, place))  # type: ignore[misc]
+            figures["flops_per_s"][name] = 2.0 * side**3 / _typical(_times(partial(torch.matmul, a, a), place))
         whole = torch.zeros(copied // 4, device=place)
         into = torch.empty_like(whole)
         figures["memory_bandwidth_bytes_per_s"] = 2.0 * copied / _typical(_times(lambda: into.copy_(whole), place))

@@ -16,6 +16,7 @@ from placewright.capture.torch_program import TorchProgram
 from placewright.errors import ExecutionError
 from placewright.execute.rank_segments import Message, Segment
 from placewright.execute.torch_split import SubModule, call, sub_module
+from placewright.host import rest
 from placewright.measurement import Span
 
 __all__ = ["Outcome", "RankRun"]
@@ -129,7 +130,7 @@ class RankRun:
             del arguments
             at.update(zip(module.outputs, results, strict=True))
             if self._pace < 1.0:
-                _rest(start, self._pace)
+                rest(start, self._pace)
             end = clock()
             spans.append(Span(self._name, module.operators[0], "compute", start - began, end - began))
             for message in segment.sends:
@@ -201,10 +202,3 @@ def _packed(tensor: torch.Tensor, message: Message) -> torch.Tensor:
 
 def _unpacked(buffer: torch.Tensor, message: Message, place: torch.device) -> torch.Tensor:
     return buffer.view(message.dtype).reshape(message.sent_shape).to(place).expand(message.shape)
-
-
-def _rest(began_s: float, pace: float) -> None:
-    """Stay idle until computing has taken no more than its share of the time since it began."""
-    until = began_s + (time.monotonic() - began_s) / pace
-    while (left := until - time.monotonic()) > 0:
-        time.sleep(left - 2e-4 if left > 4e-4 else 0)
