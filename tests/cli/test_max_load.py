@@ -130,7 +130,7 @@ THIS = "and this one is"
         (["--cluster", "c.yaml"], "has its own cluster; leave --cluster out"),
         (["--speed", "a=1"], "--speed is for profiles of PipeDream (.txt), and"),
         (["--inference"], "--inference is for profiles of PipeDream (.txt), and"),
-        (["--solver", "expert"], "solver 'expert' can't take this problem: it needs a placement; give its file"),
+        (["--solver", "expert"], "--solver expert judges a placement that is given; add --expert SPLIT.json"),
         (["--expert", "s.json"], "--expert is the placement that --solver expert judges; add that, or use 'compare'"),
         (["--solver", "expert", "--expert", "s.json"], "split 's.json': can't be read: no such file or directory"),
         (["--solver", "heft"], "solver 'heft' is unknown for the objective max-load; use auto or one of single-device"),
