@@ -82,7 +82,7 @@ def run_plan(
     location = model if model is not None else str(find_model(problem, folder))
     if location.startswith("py:") or location.endswith(".pt2"):
         if processes is not None:
-            from placewright.execute.rank_main import RANDOM
+            from placewright.execute.rank_network import RANDOM
             from placewright.execute.torch_launch import launch
 
             if weights is not None and weights != RANDOM and not (weights and Path(weights).exists()):

@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 from torch.fx import Node
 
-from placewright.capture.torch_inline import attribute
 from placewright.capture.torch_program import TorchProgram
 from placewright.errors import ExecutionError
 from placewright.execute.rank_segments import Message, Segment
-from placewright.execute.torch_split import SubModule, call, sub_module
+from placewright.execute.rank_values import free_values, packed, unpacked
+from placewright.execute.torch_split import SubModule, sub_module
 from placewright.host import rest
 from placewright.measurement import Span
 
@@ -80,7 +80,7 @@ class RankRun:
         self._program, self._rank_of, self._name, self._place, self._pace = program, rank_of, name, place, pace
         self._inputs = dict(inputs)
         self._held = held
-        self._free = _free_values(program, inputs, place)
+        self._free = free_values(program, inputs, place)
         self._segments = list(segments.get(device, ()))
         # An input, a weight, a constant or a size that is returned comes from rank 0.
         first = min(rank_of, key=rank_of.__getitem__)
@@ -114,7 +114,7 @@ class RankRun:
                 request, buffer = receives.pop(message.tag)
                 if request is not None:
                     request.wait()
-                at[message.name] = _unpacked(buffer, message, self._place)
+                at[message.name] = unpacked(buffer, message, self._place)
             start = clock()
             if segment.awaits:
                 spans.append(Span(self._name, segment.awaits[0].name, "wait", before - began, start - began))
@@ -134,10 +134,10 @@ class RankRun:
             end = clock()
             spans.append(Span(self._name, module.operators[0], "compute", start - began, end - began))
             for message in segment.sends:
-                packed = _packed(at[message.name], message)
-                if packed.numel():
-                    request = dist.isend(packed, self._rank_of[message.target], tag=message.tag)
-                    pending.append((request, packed))
+                sent = packed(at[message.name], message)
+                if sent.numel():
+                    request = dist.isend(sent, self._rank_of[message.target], tag=message.tag)
+                    pending.append((request, sent))
             for name in self._last[k]:
                 at.pop(name, None)
         ended = clock()
@@ -174,31 +174,3 @@ def _last_reads(modules: Sequence[SubModule], segments: Sequence[Segment], kept:
         if name not in kept:
             rows[k].append(name)
     return [tuple(row) for row in rows]
-
-
-def _free_values(program: TorchProgram, inputs: Mapping[str, Any], place: torch.device) -> dict[str, Any]:
-    """Numbers that follow from sizes alone."""
-    values: dict[Node, Any] = {}
-    free: dict[str, Any] = {}
-    for node in program.graph.nodes:
-        if node.op == "placeholder":
-            weight = program.weights.get(node.name)
-            values[node] = weight.tensor if weight is not None else inputs.get(node.name)
-        elif node.op == "get_attr" and node in program.free:
-            values[node] = attribute(node, program.owner)
-        elif node in program.free:
-            free[node.name] = values[node] = call(node, values, place)
-    return free
-
-
-def _packed(tensor: torch.Tensor, message: Message) -> torch.Tensor:
-    """Bytes of a tensor as they travel."""
-    compact = tensor.detach()
-    for dimension in message.expanded:
-        compact = compact.narrow(dimension, 0, 1)
-    compact = compact.resolve_conj().resolve_neg()
-    return compact.to("cpu").contiguous().reshape(-1).view(torch.uint8)
-
-
-def _unpacked(buffer: torch.Tensor, message: Message, place: torch.device) -> torch.Tensor:
-    return buffer.view(message.dtype).reshape(message.sent_shape).to(place).expand(message.shape)

@@ -1,0 +1,64 @@
+"""How a process takes its place among the ranks of a plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from placewright.errors import ExecutionError, InvalidInput, MissingExtra
+from placewright.host import available_cores, confine
+from placewright.plan import Plan
+from placewright.problem import Problem
+
+__all__ = ["joined"]
+
+
+@contextmanager
+def joined(problem: Problem, plan: Plan, timeout_s: float) -> Iterator[int]:
+    """Confine this process to its device, and join the others that ``torchrun`` has started; gives its rank.
+
+    Rank k has the k-th device that the plan uses. All that torch's communication raises inside becomes one line.
+
+    Parameters
+    ----------
+    problem, plan
+    timeout_s : float
+        After which a rank that waits for another gives up.
+
+    Raises
+    ------
+    InvalidInput
+        If the number of processes is not that of devices in use.
+    ExecutionError
+        If another rank is lost.
+    """
+    used = plan.devices_used
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if world != len(used):
+        names = ", ".join(problem.cluster.devices[i].name for i in used)
+        raise InvalidInput(
+            f"the plan uses {len(used)} devices ({names}) and {world} processes were started; start one for each: "
+            f"torchrun --nproc-per-node {len(used)}"
+        )
+    device = problem.cluster.devices[used[rank]]
+    confine(device)
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError:
+        raise MissingExtra("torch", "torch", "running a PyTorch network") from None
+    torch.set_num_threads(device.threads or len(device.cores) or max(1, len(available_cores()) // world))
+    torch.manual_seed(0)
+    try:
+        dist.init_process_group("gloo", timeout=timedelta(seconds=timeout_s))
+        yield rank
+    except RuntimeError as error:
+        if isinstance(error, ExecutionError):
+            raise
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ExecutionError(f"rank {rank} ({device.name!r}) lost another rank or ran out of memory: {first}") from None
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
