@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map_only
 from placewright.capture.torch_weights import Weight
 from placewright.errors import InvalidInput
 
-__all__ = ["RankWeights", "random_inputs", "shards_of"]
+__all__ = ["RankWeights", "drawn", "random_inputs", "read_tensor", "shards_of"]
 
 LARGEST_INDEX_BYTES = 256 << 20
 """An index of shards is not read beyond this."""
@@ -52,7 +52,7 @@ class RankWeights(Mapping[str, Weight]):
         if not weight.tensor.is_meta or not weight.tensor.numel() or not (self._shards or self._drawn):
             return weight
         if weight.storage not in self._read:
-            self._read[weight.storage] = _drawn(weight.target, weight.tensor) if self._drawn else self._tensor(weight)
+            self._read[weight.storage] = drawn(weight.target, weight.tensor) if self._drawn else self._tensor(weight)
         return replace(weight, tensor=self._read[weight.storage])
 
     def _tensor(self, weight: Weight) -> torch.Tensor:
@@ -63,25 +63,36 @@ class RankWeights(Mapping[str, Weight]):
                 f"weight {weight.target!r} is in none of the safetensors files; give all shards with --weights, or let "
                 "the function build this one with values (buffers that are not saved)"
             )
-        from safetensors import safe_open
+        return read_tensor(self._shards[found], found, weight.tensor)
 
-        with safe_open(self._shards[found], framework="pt") as file:
-            tensor: torch.Tensor = file.get_tensor(found)
-        if tensor.shape != weight.tensor.shape:
-            raise InvalidInput(
-                f"weight {found!r} has the shape {list(tensor.shape)} in {self._shards[found].name!r} and "
-                f"{list(weight.tensor.shape)} in the network; plan the model whose weights these are"
-            )
-        return tensor.to(weight.tensor.dtype)
+
+def read_tensor(file: Path, name: str, like: torch.Tensor) -> torch.Tensor:
+    """Read one tensor of a safetensors file, in the type of another that has its shape.
+
+    Raises
+    ------
+    InvalidInput
+        If it has another shape.
+    """
+    from safetensors import safe_open
+
+    with safe_open(file, framework="pt") as opened:
+        tensor: torch.Tensor = opened.get_tensor(name)
+    if tensor.shape != like.shape:
+        raise InvalidInput(
+            f"weight {name!r} has the shape {list(tensor.shape)} in {file.name!r} and "
+            f"{list(like.shape)} in the network; plan the model whose weights these are"
+        )
+    return tensor.to(like.dtype)
 
 
 def random_inputs(inputs: Any) -> Any:
     """Give inputs on meta values, equal on all ranks: whole numbers are 0 or 1, since they are indices as a rule."""
-    return tree_map_only(torch.Tensor, lambda t: _drawn("", t) if t.is_meta else t, inputs)
+    return tree_map_only(torch.Tensor, lambda t: drawn("", t) if t.is_meta else t, inputs)
 
 
-def _drawn(name: str, like: torch.Tensor) -> torch.Tensor:
-    """Values that follow from a name and a shape."""
+def drawn(name: str, like: torch.Tensor) -> torch.Tensor:
+    """Draw values that follow from a name and a shape."""
     seed = int.from_bytes(hashlib.sha256(f"{name} {tuple(like.shape)}".encode()).digest()[:8], "little") >> 1
     generator = torch.Generator().manual_seed(seed)
     shape = tuple(like.shape)
