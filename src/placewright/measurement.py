@@ -11,13 +11,34 @@ __all__ = ["Measurement", "Span"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One thing that a device did in one run, in seconds from the start of the sample."""
+    """One thing that a device did in one run, in seconds from the start of the sample.
+
+    Attributes
+    ----------
+    device : str
+        That computed, waited, or sent.
+    name : str
+        An operator, or of a call of several the first and the last one; else a tensor.
+    kind : str
+        ``compute``; ``handover``: the device itself puts a tensor into the form in which it travels, or out of it;
+        ``transfer``: from when it was sent to when its receiver had it; ``wait`` for a tensor.
+    start_s, finish_s : float
+    peer : str
+        Of a transfer the receiver, of a wait and of a handover the other device.
+    operators : tuple of str
+        Of computing all operators, of a handover the one that makes or reads the tensor.
+    found : bool
+        Whether a transfer's finish is only when its receiver, who came later, found it there.
+    """
 
     device: str
     name: str
-    kind: Literal["compute", "transfer", "wait"]
+    kind: Literal["compute", "handover", "transfer", "wait"]
     start_s: float
     finish_s: float
+    peer: str = ""
+    operators: tuple[str, ...] = ()
+    found: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +58,8 @@ class Measurement:
     max_relative_error : float
         Largest difference of an output from the unsplit model's, relative to that output's largest magnitude; NaN where
         that could not be run.
+    clock_error_s : float
+        How far the spans of devices on different hosts may be shifted against each other; 0 on one host.
     """
 
     name: str
@@ -44,6 +67,7 @@ class Measurement:
     predicted_s: float
     spans: tuple[Span, ...] = ()
     max_relative_error: float = 0.0
+    clock_error_s: float = 0.0
 
     @property
     def median_s(self) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from placewright.measurement import Measurement, Span
 from placewright.plan import Plan
 
 if TYPE_CHECKING:
+    from placewright.execute.rank_clocks import Clocks
     from placewright.execute.rank_run import Outcome, RankRun
 
 __all__ = ["BAD_INPUT", "measurement_of", "measurement_text", "run_rank"]
@@ -77,6 +77,9 @@ def _measured(mine: RankRun, network: RankNetwork, plan: Plan, rank: int, runs: 
     """Run, first for the outputs, then to warm up, then counted; gather what all ranks saw."""
     import torch.distributed as dist
 
+    from placewright.execute.rank_clocks import compare_clocks
+    from placewright.execute.rank_spans import merged, seen
+
     dist.barrier()
     first = mine.run()
     world = dist.get_world_size()
@@ -89,29 +92,31 @@ def _measured(mine: RankRun, network: RankNetwork, plan: Plan, rank: int, runs: 
         outcome = mine.run()
         if k >= WARM_UP:
             counted.append(replace(outcome, outputs={}))
-    dist.gather_object((socket.gethostname(), counted), gathered if rank == 0 else None)
+    clocks = compare_clocks()
+    dist.gather_object([(o.began_s, o.ended_s) for o in counted], gathered if rank == 0 else None)
+    chosen: list[Any] = [None]
+    seconds: list[float] = []
+    if rank == 0:
+        seconds = _seconds(gathered, clocks)
+        chosen = [sorted(range(runs), key=seconds.__getitem__)[(runs - 1) // 2]]
+    dist.broadcast_object_list(chosen, src=0)
+    names = {i: d.name for i, d in enumerate(network.problem.cluster.devices)}
+    own = seen(mine.segments, counted[chosen[0]], names, plan.devices_used[rank])
+    dist.gather_object(own, gathered if rank == 0 else None)
     dist.barrier()  # nobody closes a connection that another one still reads from
     if rank:
         return None
-    one_host = len({host for host, _ in gathered}) == 1
-    rows = list(zip(*(outcomes for _, outcomes in gathered), strict=True))
-    seconds = [_seconds(row, one_host) for row in rows]
-    middle = sorted(range(runs), key=seconds.__getitem__)[(runs - 1) // 2]
-    begun = min(o.began_s for o in rows[middle])
-    spans = tuple(
-        Span(s.device, s.name, s.kind, s.start_s + shift, s.finish_s + shift)
-        for o in rows[middle]
-        for shift in [o.began_s - begun if one_host else 0.0]
-        for s in o.spans
-    )
-    return Measurement("plan", tuple(seconds), plan.value_s, spans, error)
+    spans = merged(gathered, clocks.ahead_s, names)
+    return Measurement("plan", tuple(seconds), plan.value_s, spans, error, clocks.error_s)
 
 
-def _seconds(outcomes: Sequence[Outcome], one_host: bool) -> float:
-    """From the first rank's start to the last one's end; on several hosts, whose clocks differ, the longest rank's."""
-    if one_host:
-        return max(o.ended_s for o in outcomes) - min(o.began_s for o in outcomes)
-    return max(o.ended_s - o.began_s for o in outcomes)
+def _seconds(rows: Sequence[Sequence[tuple[float, float]]], clocks: Clocks) -> list[float]:
+    """Of each run the time from the first rank's start to the last one's end."""
+    made = []
+    for run in zip(*rows, strict=True):
+        ends = [(b - ahead, e - ahead) for (b, e), ahead in zip(run, clocks.ahead_s, strict=True)]
+        made.append(max(e for _, e in ends) - min(b for b, _ in ends))
+    return made
 
 
 def measurement_text(measured: Measurement) -> str:
@@ -122,5 +127,5 @@ def measurement_text(measured: Measurement) -> str:
 def measurement_of(text: str) -> Measurement:
     """Read what :func:`measurement_text` wrote."""
     content = json.loads(text)
-    spans = tuple(Span(**span) for span in content.pop("spans"))
+    spans = tuple(Span(**{**span, "operators": tuple(span["operators"])}) for span in content.pop("spans"))
     return Measurement(**{**content, "runs_s": tuple(content["runs_s"]), "spans": spans})

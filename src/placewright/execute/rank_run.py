@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch.fx import Node
+from torch.fx import GraphModule, Interpreter, Node
 
 from placewright.capture.torch_program import TorchProgram
 from placewright.errors import ExecutionError
@@ -17,9 +17,24 @@ from placewright.execute.rank_segments import Message, Segment
 from placewright.execute.rank_values import free_values, packed, unpacked
 from placewright.execute.torch_split import SubModule, sub_module
 from placewright.host import rest
-from placewright.measurement import Span
 
-__all__ = ["Outcome", "RankRun"]
+__all__ = ["Outcome", "RankRun", "Step"]
+
+Observe = Callable[[str, Any], None]
+
+
+class Step(NamedTuple):
+    """When a rank did what of a segment, by its ``time.monotonic``.
+
+    ``waits`` has when it began to wait for each message, and when it had it; ``marks`` are before the first operator
+    and after each; ``sends`` has when a message was packed, sent, and off the rank's hands.
+    """
+
+    waits: tuple[tuple[float, float], ...]
+    start_s: float
+    marks: tuple[float, ...]
+    end_s: float
+    sends: tuple[tuple[float, float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +47,14 @@ class Outcome:
         Those of the network's outputs that this rank made, by their position; on rank 0 also those that nobody makes.
     began_s, ended_s : float
         On the clock of ``time.monotonic``, which processes of one host share.
-    spans : tuple of Span
-        Computing and waiting, from ``began_s``.
+    steps : tuple of Step
+        One for each segment.
     """
 
     outputs: dict[int, Any]
     began_s: float
     ended_s: float
-    spans: tuple[Span, ...]
+    steps: tuple[Step, ...]
 
 
 class RankRun:
@@ -63,6 +78,13 @@ class RankRun:
     place : torch.device
     pace : float
         Share of the time that this rank may compute for: it rests after each segment.
+
+    Attributes
+    ----------
+    segments : list of Segment
+        Of this device.
+    doing : (Message, int or None, float)
+        The message that it waits for, or the segment that it computes, or nothing; and since when.
     """
 
     def __init__(
@@ -81,7 +103,8 @@ class RankRun:
         self._inputs = dict(inputs)
         self._held = held
         self._free = free_values(program, inputs, place)
-        self._segments = list(segments.get(device, ()))
+        self.segments = list(segments.get(device, ()))
+        self.doing: tuple[Message | int | None, float] = (None, time.monotonic())
         # An input, a weight, a constant or a size that is returned comes from rank 0.
         first = min(rank_of, key=rank_of.__getitem__)
         self._outputs = {
@@ -89,62 +112,85 @@ class RankRun:
         }
         self._modules = self._made(device, held)
         returned = {value.name for value in self._outputs.values() if isinstance(value, Node)}
-        self._last: list[tuple[str, ...]] = _last_reads(self._modules, self._segments, returned)
+        self._last: list[tuple[str, ...]] = _last_reads(self._modules, self.segments, returned)
 
     def _made(self, device: int, held: dict[str, Any]) -> list[SubModule]:
-        inside = [{r for v in s.operators for r in (v.node, *v.results)} for s in self._segments]
+        inside = [{r for v in s.operators for r in (v.node, *v.results)} for s in self.segments]
         returned = set(self._outputs.values())
         modules = []
-        for k, (segment, own) in enumerate(zip(self._segments, inside, strict=True)):
+        for k, (segment, own) in enumerate(zip(self.segments, inside, strict=True)):
             sent = {message.name for message in segment.sends}
             later: set[Node] = set().union(*inside[k + 1 :]) if k + 1 < len(inside) else set()
             needed = {r for r in own if r.name in sent or r in returned or any(user in later for user in r.users)}
-            modules.append(sub_module(list(segment.operators), (k, device), self._place, held, needed))
+            members = list(segment.operators)
+            modules.append(sub_module(members, (k, device), self._place, held, needed, clocked=True))
         return modules
 
-    def run(self) -> Outcome:
-        """Run one sample. Every rank must call it."""
-        clock, at, spans = time.monotonic, dict[str, Any](), list[Span]()
+    def run(self, observe: Observe | None = None) -> Outcome:
+        """Run one sample. Every rank must call it.
+
+        Parameters
+        ----------
+        observe : callable, optional
+            Called with the name of each fx node, and its value as it is when it has been computed or has arrived.
+        """
+        clock, at, steps = time.monotonic, dict[str, Any](), list[Step]()
         pending: list[tuple[Any, torch.Tensor]] = []
         began = clock()
-        receives = {m.tag: self._receive(m) for s in self._segments for m in s.awaits}
-        for k, (segment, module) in enumerate(zip(self._segments, self._modules, strict=True)):
-            before = clock()
+        receives = {m.tag: self._receive(m) for s in self.segments for m in s.awaits}
+        for k, (segment, module) in enumerate(zip(self.segments, self._modules, strict=True)):
+            waits = []
             for message in segment.awaits:
                 request, buffer = receives.pop(message.tag)
+                before = clock()
+                self.doing = (message, before)
                 if request is not None:
                     request.wait()
+                waits.append((before, clock()))
                 at[message.name] = unpacked(buffer, message, self._place)
+                if observe is not None:
+                    observe(message.name, at[message.name])
             start = clock()
-            if segment.awaits:
-                spans.append(Span(self._name, segment.awaits[0].name, "wait", before - began, start - began))
+            self.doing = (k, start)
             arguments = [self._value(name, at) for name in module.inputs]
-            try:
-                results = module.module(*arguments)
-            except Exception as error:
-                first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                raise ExecutionError(
-                    f"the part of {len(module.operators)} operators from {module.operators[0]!r} on {self._name!r} "
-                    f"failed: {first}"
-                ) from error
+            *results, marks = self._results(module, arguments, observe)
             del arguments
             at.update(zip(module.outputs, results, strict=True))
+            del results
             if self._pace < 1.0:
                 rest(start, self._pace)
             end = clock()
-            spans.append(Span(self._name, module.operators[0], "compute", start - began, end - began))
+            sends = []
             for message in segment.sends:
+                before = clock()
                 sent = packed(at[message.name], message)
+                ready = clock()
                 if sent.numel():
                     request = dist.isend(sent, self._rank_of[message.target], tag=message.tag)
                     pending.append((request, sent))
+                sends.append((before, ready, clock()))
+            steps.append(Step(tuple(waits), start, marks, end, tuple(sends)))
             for name in self._last[k]:
                 at.pop(name, None)
         ended = clock()
+        self.doing = (None, ended)
         for request, _ in pending:
             request.wait()
         outputs = {k: self._value(v.name, at) if isinstance(v, Node) else v for k, v in self._outputs.items()}
-        return Outcome(outputs, began, ended, tuple(spans))
+        return Outcome(outputs, began, ended, tuple(steps))
+
+    def _results(self, module: SubModule, arguments: list[Any], observe: Observe | None) -> Any:
+        """Call a segment's module."""
+        try:
+            if observe is not None:
+                return _Observed(module.module, observe).run(*arguments)
+            return module.module(*arguments)
+        except Exception as error:
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise ExecutionError(
+                f"the part of {len(module.operators)} operators from {module.operators[0]!r} on {self._name!r} "
+                f"failed: {first}"
+            ) from error
 
     def _receive(self, message: Message) -> tuple[Any, torch.Tensor]:
         count = torch.Size(message.sent_shape).numel() * message.dtype.itemsize
@@ -155,6 +201,20 @@ class RankRun:
         if name in at:
             return at[name]
         return next(known[name] for known in (self._free, self._inputs, self._held) if name in known)
+
+
+class _Observed(Interpreter):
+    """A segment's module, run node by node."""
+
+    def __init__(self, module: GraphModule, observe: Observe) -> None:
+        super().__init__(module)
+        self._observe = observe
+
+    def run_node(self, n: Node) -> Any:
+        value = super().run_node(n)
+        if n.op == "call_function" and n.target is not time.monotonic:
+            self._observe(n.name, value)
+        return value
 
 
 def _maker(segments: Mapping[int, Sequence[Segment]], value: object, otherwise: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -115,8 +116,13 @@ def sub_module(
     device: torch.device,
     held: dict[str, Any],
     needed: set[Node],
+    *,
+    clocked: bool = False,
 ) -> SubModule:
-    """Make one module of operators in an order in which they can run; ``key`` is (level, device)."""
+    """Make one module of operators in an order in which they can run; ``key`` is (level, device).
+
+    With ``clocked`` it returns one more value: ``time.monotonic`` before the first operator and after each.
+    """
     graph, root = Graph(), torch.nn.Module()
     inside = {n for v in members for n in (v.node, *v.results)}
     copied: dict[Node, Node] = {}
@@ -130,6 +136,7 @@ def sub_module(
             copied[node] = graph.placeholder(node.name)
             inputs.append(node.name)
     outputs = []
+    clock = [graph.call_function(time.monotonic)] if clocked else []
     for v in members:
         for node in dict.fromkeys((v.node, *v.results)):
             new = graph.node_copy(node, lambda n: copied[n])
@@ -137,10 +144,13 @@ def sub_module(
             copied[node] = new
             if node in needed:
                 outputs.append(node)
+        if clocked:
+            clock.append(graph.call_function(time.monotonic))
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     for first, later in pairwise(placeholders):
         first.append(later)
-    graph.output(tuple(copied[n] for n in outputs))
+    returned = tuple(copied[n] for n in outputs)
+    graph.output((*returned, tuple(clock)) if clocked else returned)
     module = GraphModule(root, graph)
     level, index = key
     return SubModule(

@@ -260,15 +260,16 @@ def _measured(problem: Problem, shown: Measurement, scaled: Callable[..., float]
     columns: dict[str, list[Any]] = {key: [] for key in "nsdrlcv"}
     for device in order:
         labels = (device, f"{device} transfers", f"{device} waits")
-        for category, (kind, label) in enumerate(zip(("compute", "transfer", "wait"), labels, strict=True)):
-            spans = [s for s in shown.spans if s.device == device and s.kind == kind]
+        kinds = (("compute",), ("transfer", "handover"), ("wait",))
+        for category, (kind, label) in enumerate(zip(kinds, labels, strict=True)):
+            spans = [s for s in shown.spans if s.device == device and s.kind in kind]
             if not spans:
                 continue
             lanes = lanes_of([(s.start_s, s.finish_s) for s in spans])
-            row = {"label": label, "type": "compute" if kind == "compute" else "link", "lanes": 1 + max(lanes)}
+            row = {"label": label, "type": "link" if category else "compute", "lanes": 1 + max(lanes)}
             rows.append({**row, "device": number.get(device, -1)})
             for s, lane in zip(spans, lanes, strict=True):
-                v = problem.graph.index.get(s.name, -1) if kind == "compute" else -1
+                v = -1 if category else problem.graph.index.get(s.name, -1)
                 cells = {"s": scaled(s.start_s), "d": scaled(s.finish_s - s.start_s, 5), "r": len(rows) - 1, "l": lane}
                 for key, value in {**cells, "c": category, "v": v}.items():
                     columns[key].append(value)

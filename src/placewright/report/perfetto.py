@@ -217,7 +217,7 @@ def _measured(problem: Problem, measured: Measurement, first_process: int, numbe
         pid = first_process + (number[device] if device in number else len(number) * 1000 + extra)
         yield from _process(pid, f"measured {measured.name}: {device}", pid)
         tid = COMPUTE
-        for kind in ("compute", "transfer", "wait"):
+        for kind in ("compute", "handover", "transfer", "wait"):
             spans = rows[device].get(kind, [])
             lanes = lanes_of([(s.start_s, s.finish_s) for s in spans])
             for lane in range(max(lanes, default=-1) + 1):
