@@ -83,6 +83,8 @@ class RankRun:
     ----------
     segments : list of Segment
         Of this device.
+    inputs : dict of str to value
+        May be changed between two runs, on every rank alike, for values of the same shapes and types.
     doing : (Message, int or None, float)
         The message that it waits for, or the segment that it computes, or nothing; and since when.
     """
@@ -100,7 +102,7 @@ class RankRun:
         pace: float = 1.0,
     ) -> None:
         self._program, self._rank_of, self._name, self._place, self._pace = program, rank_of, name, place, pace
-        self._inputs = dict(inputs)
+        self.inputs = dict(inputs)
         self._held = held
         self._free = free_values(program, inputs, place)
         self.segments = list(segments.get(device, ()))
@@ -200,7 +202,7 @@ class RankRun:
     def _value(self, name: str, at: Mapping[str, Any]) -> Any:
         if name in at:
             return at[name]
-        return next(known[name] for known in (self._free, self._inputs, self._held) if name in known)
+        return next(known[name] for known in (self._free, self.inputs, self._held) if name in known)
 
 
 class _Observed(Interpreter):
