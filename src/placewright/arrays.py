@@ -31,7 +31,7 @@ class Arrays:
     allowed : (U, D) bool
         Devices that each unit may use.
     resident : (U,) float64
-        Bytes of weights and KV cache of each unit.
+        Bytes that each unit holds as long as the plan runs.
     capacity : (D,) float64
         Bytes that a plan may use; ``inf`` without a limit.
     output : (T,) bool
@@ -49,8 +49,6 @@ class Arrays:
     capacity: npt.NDArray[np.float64]
     output: npt.NDArray[np.bool_]
     memory_may_bind: bool
-    weight_bytes: npt.NDArray[np.int64]
-    kv_cache_bytes: npt.NDArray[np.int64]
     size_bytes: npt.NDArray[np.int64]
 
 
@@ -109,8 +107,6 @@ def _make(problem: Problem) -> Arrays:
         cluster.capacity_bytes,
         np.array([t.output for t in graph.tensors], dtype=np.bool_),
         bool((cluster.capacity_bytes < everything).any()),
-        np.array([v.weight_bytes for v in graph.operators], dtype=np.int64),
-        np.array([v.kv_cache_bytes for v in graph.operators], dtype=np.int64),
         np.array([t.size_bytes for t in graph.tensors], dtype=np.int64),
     )
 

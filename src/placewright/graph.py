@@ -12,7 +12,16 @@ from placewright.errors import InvalidInput
 if TYPE_CHECKING:
     import rustworkx
 
-__all__ = ["Operator", "OperatorGraph", "Source", "Tensor"]
+__all__ = ["RESIDENT_PARTS", "Operator", "OperatorGraph", "Source", "Tensor"]
+
+RESIDENT_PARTS = {
+    "weight_bytes": "weights",
+    "kv_cache_bytes": "KV cache",
+    "gradient_bytes": "gradients",
+    "optimizer_bytes": "optimiser",
+    "saved_bytes": "saved",
+}
+"""What an operator holds on its device for as long as the plan runs: field, and its name in reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,10 @@ class Operator:
         Whether it belongs to the backward pass of training.
     folded : tuple of str
         Operators of the source that follow from weights alone and are not run: it holds their results as weights.
+    gradient_bytes, optimizer_bytes : int
+        In training: bytes of the gradients of its weights, and of what the optimiser keeps of them.
+    saved_bytes : int
+        In training: bytes that its forward pass keeps for the backward pass, of all micro-batches in flight.
     """
 
     name: str
@@ -58,11 +71,14 @@ class Operator:
     parts: tuple[str, ...] = ()
     backward: bool = False
     folded: tuple[str, ...] = ()
+    gradient_bytes: int = 0
+    optimizer_bytes: int = 0
+    saved_bytes: int = 0
 
     @property
     def resident_bytes(self) -> int:
-        """Bytes held on its device for as long as the plan runs: weights and KV cache."""
-        return self.weight_bytes + self.kv_cache_bytes
+        """Bytes held on its device for as long as the plan runs: all of :data:`RESIDENT_PARTS`."""
+        return self.weight_bytes + self.kv_cache_bytes + self.gradient_bytes + self.optimizer_bytes + self.saved_bytes
 
     @property
     def part_names(self) -> tuple[str, ...]:
@@ -299,7 +315,7 @@ def _violations(
                 found.append(f"{what} {item!r} stands twice; names must be unique")
             seen.add(item)
     for v in operators:
-        for quantity in ("flops", "traffic_bytes", "weight_bytes", "kv_cache_bytes"):
+        for quantity in ("flops", "traffic_bytes", *RESIDENT_PARTS):
             if getattr(v, quantity) < 0:
                 found.append(f"operator {v.name!r}: {quantity} {getattr(v, quantity)} is below 0; give at least 0")
     for t in tensors:

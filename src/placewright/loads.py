@@ -42,7 +42,7 @@ class Loads:
         the passes count apart, else 1.
     allowed : (U, D) bool
     resident : (U,) float64
-        Bytes of weights and KV cache.
+        Bytes held as long as the plan runs.
     weights : (U,) float64
         Bytes of weights: what replicas synchronise.
     capacity : (D,) float64

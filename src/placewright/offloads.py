@@ -50,7 +50,7 @@ class Offloads:
     separable : bool
         Whether ``in_s`` and ``out_s`` are exact: no link differs by its other end.
     size : (n,) float64
-        Bytes of weights and KV cache.
+        Bytes held as long as the plan runs.
     capacity : (A,) float64
         Bytes; ``inf`` without a limit.
     unit_of : (n,) int32

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from placewright.cluster import Cluster
 from placewright.errors import InvalidInput
-from placewright.graph import OperatorGraph
+from placewright.graph import RESIDENT_PARTS, OperatorGraph
 from placewright.objective import Makespan, MaxLoad, Objective, Offload, Throughput, as_objective
 
 __all__ = ["Problem", "Times", "Wish"]
@@ -167,8 +167,14 @@ class Problem:
 
     @cached_property
     def resident_bytes(self) -> npt.NDArray[np.int64]:
-        """(n,) bytes of weights and KV cache of each operator."""
+        """(n,) bytes that each operator holds for as long as the plan runs: weights, KV cache, what training keeps."""
         return np.array([v.resident_bytes for v in self.graph.operators], dtype=np.int64)
+
+    @cached_property
+    def resident_parts(self) -> npt.NDArray[np.int64]:
+        """(parts, n) the same, part by part in the order of :data:`placewright.graph.RESIDENT_PARTS`."""
+        rows = [[getattr(v, part) for v in self.graph.operators] for part in RESIDENT_PARTS]
+        return np.array(rows, dtype=np.int64)
 
     def transfer_s(self, tensor: int, source: int, target: int) -> float:
         """c[u, i, j] in seconds: 0 on one device, ``inf`` where unreachable."""

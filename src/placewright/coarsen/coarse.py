@@ -207,6 +207,9 @@ def _operator(graph: OperatorGraph, row: Sequence[int]) -> Operator:
         first.dtype,
         parts=tuple(dict.fromkeys(name for v in members for name in v.part_names)),
         folded=tuple(dict.fromkeys(name for v in members for name in v.folded)),
+        gradient_bytes=sum(v.gradient_bytes for v in members),
+        optimizer_bytes=sum(v.optimizer_bytes for v in members),
+        saved_bytes=sum(v.saved_bytes for v in members),
     )
 
 

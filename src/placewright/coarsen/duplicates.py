@@ -68,7 +68,7 @@ def duplicate(problem: Problem, below_s: float | None = None) -> Problem:
     -----
     **What may be duplicated**: an operator of the forward pass that reads only inputs and weights of the network, or
     tensors of operators that are duplicated too; that makes no output of the network; that draws no random numbers; in
-    no colocation class; with no KV cache and at most 1 % of all weights; that runs wherever its readers may run; and
+    no colocation class; that holds nothing but weights, at most 1 % of all; that runs wherever its readers may run; and
     that at least two operators read in the end.
 
     **What it costs.** Each of k readers is charged 1/k of the operator's time and weights, and of the bytes of its
@@ -160,7 +160,7 @@ def _cheap(
             and v not in bound
             and not any(graph.tensors[u].output for u in graph.outputs_of[v])
             and not any(graph.operators[r].backward for r in (v, *readers))
-            and not operator.kv_cache_bytes
+            and operator.resident_bytes == operator.weight_bytes
             and operator.weight_bytes <= most
             and not _draws(operator.kind)
         ):

@@ -32,7 +32,7 @@ def fuse(graph: OperatorGraph, rules: FusionRules = ANY, *, support: Sequence[Ha
     Returns
     -------
     OperatorGraph
-        Sums of FLOPs, weights and KV cache are as before; memory traffic is less the tensors that no longer leave
+        Sums of FLOPs and of what is held are as before; memory traffic is less the tensors that no longer leave
         their group. A merged operator is named after its heaviest part and lists all ``parts`` in topological order.
         Tensors that leave a group keep their names. Colocation classes are carried over.
 

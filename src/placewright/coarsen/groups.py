@@ -68,7 +68,7 @@ class Groups:
 def contract(groups: Groups) -> OperatorGraph:
     """Build the graph of groups, which must be acyclic.
 
-    Sums of FLOPs, weights and KV cache are as before; memory traffic is less the tensors that no longer leave their
+    Sums of FLOPs and of what is held are as before; memory traffic is less the tensors that no longer leave their
     group.
     """
     graph = groups.graph
@@ -106,6 +106,9 @@ def _merged(graph: OperatorGraph, members: Sequence[int], at: Sequence[int]) -> 
         signature=_signature(graph, members),
         parts=tuple(name for v in parts for name in v.part_names),
         folded=tuple(dict.fromkeys(name for v in parts for name in v.folded)),
+        gradient_bytes=sum(v.gradient_bytes for v in parts),
+        optimizer_bytes=sum(v.optimizer_bytes for v in parts),
+        saved_bytes=sum(v.saved_bytes for v in parts),
     )
 
 

@@ -118,7 +118,8 @@ def _labels(graph: OperatorGraph) -> list[str]:
             operator.parts
         ):  # a fused operator's signature counts its inputs by their names' order, its weights by shares
             own = f"{len(operator.parts)} parts"
-        own = f"{own} {operator.kind} {operator.flops} {operator.traffic_bytes} {operator.dtype}"
+        held = operator.resident_bytes - operator.weight_bytes
+        own = f"{own} {held} {operator.kind} {operator.flops} {operator.traffic_bytes} {operator.dtype}"
         sizes = [(graph.tensors[u].size_bytes, graph.tensors[u].output) for u in _outputs(graph, v)]
         sources = []
         for u in graph.inputs_of[v]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placewright.graph import RESIDENT_PARTS
 from placewright.plan import Schedule
+from placewright.units import format_bytes
 
 __all__ = ["ChannelUse", "DeviceUse", "Evaluation", "Load"]
 
@@ -49,11 +51,13 @@ class DeviceUse:
     busy_s : float
         Seconds of computing, cuts included.
     sent_bytes, received_bytes : int
-    weight_bytes, kv_cache_bytes : int
-        Held as long as the plan runs.
+    weight_bytes, kv_cache_bytes, gradient_bytes, optimizer_bytes, saved_bytes : int
+        Held as long as the plan runs, as :class:`placewright.graph.Operator` has them.
     activation_bytes : int
         Peak of the live tensors: from their producer's start (or the start of the transfer that brings them) to the
         finish of their last reader or transfer; outputs of the network stay to the end.
+    workspace_bytes : int
+        By how much tensors that nobody reads, live while their producer runs, raise that peak.
     limit_bytes : int or None
         Memory less reserve.
     loads : tuple of Load
@@ -70,6 +74,10 @@ class DeviceUse:
     activation_bytes: int
     limit_bytes: int | None
     loads: tuple[Load, ...] = ()
+    gradient_bytes: int = 0
+    optimizer_bytes: int = 0
+    saved_bytes: int = 0
+    workspace_bytes: int = 0
 
     @property
     def load_s(self) -> float:
@@ -79,7 +87,21 @@ class DeviceUse:
     @property
     def memory_bytes(self) -> int:
         """Peak of all parts together."""
-        return self.weight_bytes + self.kv_cache_bytes + self.activation_bytes
+        return sum(self.memory_parts.values())
+
+    @property
+    def memory_parts(self) -> dict[str, int]:
+        """Bytes by the parts' names in reports, in their order."""
+        return {name: getattr(self, part) for part, name in RESIDENT_PARTS.items()} | {
+            "activations": self.activation_bytes,
+            "workspace": self.workspace_bytes,
+        }
+
+    @property
+    def memory_listing(self) -> str:
+        """The parts that are there as a text: ``weights 4.0 GiB, gradients 4.0 GiB``."""
+        there = [f"{name} {format_bytes(size)}" for name, size in self.memory_parts.items() if size]
+        return ", ".join(there) or "nothing"
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from placewright._kernel.schedule import Network, Workspace, decode, retime, upw
 from placewright.arrays import arrays_of
 from placewright.errors import InvalidInput
 from placewright.evaluate.evaluation import DeviceUse, Evaluation
+from placewright.graph import RESIDENT_PARTS
 from placewright.plan import Schedule, Transfer
 from placewright.problem import Problem
 from placewright.units import format_bytes
@@ -19,6 +20,7 @@ from placewright.units import format_bytes
 __all__ = ["evaluate_makespan"]
 
 Ints: TypeAlias = npt.NDArray[np.int32]
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 def evaluate_makespan(
@@ -44,8 +46,8 @@ def evaluate_makespan(
     else:
         value = _best_decoding(problem, device, order, w)
     legs = _legs(g, device)
-    peak = peak_activations(g, device, arrays_of(problem).output, w) if activations else np.zeros(D)
-    uses = _uses(problem, device, w, legs, peak)
+    peaks = _peaks(problem, device, w) if activations else (np.zeros(D), np.zeros(D))
+    uses = _uses(problem, device, w, legs, *peaks)
     made = Schedule(w.start, w.finish, _transfers(w, device, g, legs))
     return Evaluation(float(value), made, uses, tuple(_broken(problem, device, legs, uses)))
 
@@ -117,17 +119,28 @@ def _transfers(w: Workspace, device: Ints, g: Network, legs: tuple[Ints, Ints]) 
     return tuple(map(Transfer, *(column[by_time].tolist() for column in columns)))
 
 
+def _peaks(problem: Problem, device: Ints, w: Workspace) -> tuple[Floats, Floats]:
+    """(D,) peak of the tensors that somebody reads or that leave, and by how much those that nobody reads raise it."""
+    a = arrays_of(problem)
+    peak = peak_activations(a.network, device, a.output, w)
+    unread = (np.diff(a.network.reader_ptr) == 0) & ~a.output
+    if not a.network.size[unread].any():
+        return peak, np.zeros_like(peak)
+    without = peak_activations(a.network._replace(size=np.where(unread, 0.0, a.network.size)), device, a.output, w)
+    return without, peak - without
+
+
 def _uses(
-    problem: Problem, device: Ints, w: Workspace, legs: tuple[Ints, Ints], activations: npt.NDArray[np.float64]
+    problem: Problem, device: Ints, w: Workspace, legs: tuple[Ints, Ints], activations: Floats, workspaces: Floats
 ) -> tuple[DeviceUse, ...]:
     D, a = len(problem.cluster), arrays_of(problem)
     finite = np.isfinite(w.finish)
     lasting = np.where(finite, w.finish, 0.0) - np.where(finite, w.start, 0.0)
     busy = np.bincount(device, weights=lasting, minlength=D)
     count = np.bincount(device, minlength=D)
-    weights, cache, sent, received = (np.zeros(D, dtype=np.int64) for _ in range(4))
-    np.add.at(weights, device, a.weight_bytes)
-    np.add.at(cache, device, a.kv_cache_bytes)
+    sent, received = (np.zeros(D, dtype=np.int64) for _ in range(2))
+    held = np.zeros((D, len(problem.resident_parts)), dtype=np.int64)
+    np.add.at(held, device, problem.resident_parts.T)
     tensor, target = legs
     np.add.at(sent, device[a.network.producer[tensor]], a.size_bytes[tensor])
     np.add.at(received, target, a.size_bytes[tensor])
@@ -138,10 +151,10 @@ def _uses(
             float(busy[i]),
             int(sent[i]),
             int(received[i]),
-            int(weights[i]),
-            int(cache[i]),
-            int(activations[i]),
-            None if d.memory_bytes is None else d.memory_bytes - d.reserve_bytes,
+            activation_bytes=int(activations[i]),
+            workspace_bytes=int(workspaces[i]),
+            limit_bytes=None if d.memory_bytes is None else d.memory_bytes - d.reserve_bytes,
+            **dict(zip(RESIDENT_PARTS, held[i].tolist(), strict=True)),
         )
         for i, d in enumerate(problem.cluster.devices)
     )
@@ -171,12 +184,8 @@ def _broken(problem: Problem, device: Ints, legs: tuple[Ints, Ints], uses: tuple
         )
     for use in uses:
         if use.limit_bytes is not None and use.memory_bytes > use.limit_bytes:
-            parts = (
-                f"weights {format_bytes(use.weight_bytes)}, KV cache {format_bytes(use.kv_cache_bytes)}, "
-                f"activations {format_bytes(use.activation_bytes)}"
-            )
             found.append(
-                f"device {use.name!r} needs {format_bytes(use.memory_bytes)} ({parts}) and has "
+                f"device {use.name!r} needs {format_bytes(use.memory_bytes)} ({use.memory_listing}) and has "
                 f"{format_bytes(use.limit_bytes)}; place less on it or raise its memory"
             )
     return found

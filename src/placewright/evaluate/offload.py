@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from placewright.errors import InvalidInput
 from placewright.evaluate.evaluation import DeviceUse, Evaluation, Load
+from placewright.graph import RESIDENT_PARTS
 from placewright.offloads import offload_of, offloads_of
 from placewright.plan import Schedule
 from placewright.problem import Problem
@@ -167,7 +168,7 @@ def _read_pairs(problem: Problem) -> Iterator[tuple[int, int]]:
 
 
 def _uses(problem: Problem, device: npt.NDArray[np.int32], calls: list[_Call]) -> tuple[DeviceUse, ...]:
-    operators, uses = problem.graph.operators, []
+    uses = []
     sizes = [t.size_bytes for t in problem.graph.tensors if t.readers]
     for i, d in enumerate(problem.cluster.devices):
         here = np.flatnonzero(device == i).tolist()
@@ -180,11 +181,10 @@ def _uses(problem: Problem, device: npt.NDArray[np.int32], calls: list[_Call]) -
                 busy,
                 sum(sizes[t] for c in mine for t in c.leaves),
                 sum(sizes[t] for c in mine for t in c.enters),
-                sum(operators[v].weight_bytes for v in here),
-                sum(operators[v].kv_cache_bytes for v in here),
-                0,
-                None if d.memory_bytes is None else d.memory_bytes - d.reserve_bytes,
-                tuple(c.load for c in mine),
+                activation_bytes=0,
+                limit_bytes=None if d.memory_bytes is None else d.memory_bytes - d.reserve_bytes,
+                loads=tuple(c.load for c in mine),
+                **dict(zip(RESIDENT_PARTS, problem.resident_parts[:, here].sum(axis=1).tolist(), strict=True)),
             )
         )
     return tuple(uses)

@@ -14,6 +14,7 @@ from placewright.errors import InvalidInput
 from placewright.evaluate.evaluation import ChannelUse, DeviceUse, Evaluation, Load
 from placewright.evaluate.makespan import evaluate_makespan
 from placewright.evaluate.max_load import overlapped, wrong_order
+from placewright.graph import RESIDENT_PARTS
 from placewright.one_copy import sync_s_per_byte, throughput_of
 from placewright.plan import Copy, Schedule
 from placewright.problem import Problem
@@ -178,9 +179,7 @@ def sync_of(problem: Problem, held: npt.NDArray[np.bool_]) -> tuple[Floats, list
 
 
 def _uses(problem: Problem, sums: CopyParts, sync: Floats, held: npt.NDArray[np.bool_]) -> tuple[DeviceUse, ...]:
-    objective, operators = throughput_of(problem), problem.graph.operators
-    weights = np.array([v.weight_bytes for v in operators], dtype=np.int64) @ held
-    cache = np.array([v.kv_cache_bytes for v in operators], dtype=np.int64) @ held
+    objective, parts = throughput_of(problem), problem.resident_parts @ held
     count = held.sum(axis=0)
     uses = []
     for i, d in enumerate(problem.cluster.devices):
@@ -193,11 +192,10 @@ def _uses(problem: Problem, sums: CopyParts, sync: Floats, held: npt.NDArray[np.
                 busy,
                 round(float(sums.sent_bytes[i])),
                 round(float(sums.received_bytes[i])),
-                int(weights[i]),
-                int(cache[i]),
-                0,
-                None if d.memory_bytes is None else d.memory_bytes - d.reserve_bytes,
-                (Load(busy, enter, leave, float(sync[i]), load),),
+                activation_bytes=0,
+                limit_bytes=None if d.memory_bytes is None else d.memory_bytes - d.reserve_bytes,
+                loads=(Load(busy, enter, leave, float(sync[i]), load),),
+                **dict(zip(RESIDENT_PARTS, parts[:, i].tolist(), strict=True)),
             )
         )
     return tuple(uses)
@@ -263,8 +261,7 @@ def _pattern(problem: Problem, device: Ints) -> bytes:
 def _over_memory(uses: Sequence[DeviceUse]) -> Iterator[str]:
     for use in uses:
         if use.limit_bytes is not None and use.memory_bytes > use.limit_bytes:
-            parts = f"weights {format_bytes(use.weight_bytes)}, KV cache {format_bytes(use.kv_cache_bytes)}"
             yield (
-                f"device {use.name!r} needs {format_bytes(use.memory_bytes)} ({parts}) for all that it runs and has "
-                f"{format_bytes(use.limit_bytes)}; place less on it or raise its memory"
+                f"device {use.name!r} needs {format_bytes(use.memory_bytes)} ({use.memory_listing}) for all that it "
+                f"runs and has {format_bytes(use.limit_bytes)}; place less on it or raise its memory"
             )

@@ -54,6 +54,9 @@ class OperatorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     parts: tuple[str, ...] = ()
     backward: bool = False
     folded: tuple[str, ...] = ()
+    gradient_bytes: Bytes = 0
+    optimizer_bytes: Bytes = 0
+    saved_bytes: Bytes = 0
 
 
 class TensorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -270,6 +273,9 @@ def _operator_document(v: Operator) -> OperatorDocument:
         tuple(v.parts),
         bool(v.backward),
         tuple(v.folded),
+        int(v.gradient_bytes),
+        int(v.optimizer_bytes),
+        int(v.saved_bytes),
     )
 
 

@@ -149,6 +149,10 @@ def problem_content(problem: Problem) -> dict[str, Any]:
         "objective": msgspec.to_builtins(objective_document(problem.objective)),
         "wishes": [[w.pattern, w.device, w.forbid] for w in problem.wishes],
     }
+    if any(v.resident_bytes != v.weight_bytes + v.kv_cache_bytes for v in graph.operators):
+        content["training"] = [
+            [int(v.gradient_bytes), int(v.optimizer_bytes), int(v.saved_bytes)] for v in graph.operators
+        ]
     if isinstance(problem.objective, MaxLoad | Throughput):
         content["backward"] = [v.name for v in graph.operators if v.backward]
     if isinstance(problem.objective, MaxLoad | Throughput | Offload):

@@ -69,7 +69,7 @@ class CopyDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class DeviceUseDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How much of one device the plan uses; ``memory_bytes`` is the sum of its three parts."""
+    """How much of one device the plan uses; ``memory_bytes`` is the sum of its parts."""
 
     name: str
     busy_s: Seconds
@@ -78,6 +78,10 @@ class DeviceUseDocument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     weight_bytes: int
     kv_cache_bytes: int
     activation_bytes: int
+    gradient_bytes: int = 0
+    optimizer_bytes: int = 0
+    saved_bytes: int = 0
+    workspace_bytes: int = 0
     operators: int
     sent_bytes: int
     received_bytes: int
@@ -259,6 +263,10 @@ def device_use(use: DeviceUse) -> DeviceUseDocument:
         weight_bytes=int(use.weight_bytes),
         kv_cache_bytes=int(use.kv_cache_bytes),
         activation_bytes=int(use.activation_bytes),
+        gradient_bytes=int(use.gradient_bytes),
+        optimizer_bytes=int(use.optimizer_bytes),
+        saved_bytes=int(use.saved_bytes),
+        workspace_bytes=int(use.workspace_bytes),
         operators=int(use.operators),
         sent_bytes=int(use.sent_bytes),
         received_bytes=int(use.received_bytes),

@@ -8,6 +8,7 @@ from html import escape
 
 from placewright.coarsen import transfers_of
 from placewright.evaluate import DeviceUse, Evaluation
+from placewright.graph import RESIDENT_PARTS
 from placewright.measurement import Measurement
 from placewright.objective import Offload, described
 from placewright.problem import Problem
@@ -31,6 +32,9 @@ __all__ = [
     "sentences",
     "table",
 ]
+
+KEY = {"activations": "activations (peak)", "saved": "saved for the backward pass"}
+"""Parts of the memory that say more in the key than their name."""
 
 LONGEST_BAR = 4.0
 """Bars of alternatives end at so many times the plan's value."""
@@ -126,11 +130,7 @@ def memory_bars(evaluation: Evaluation, named: Mapping[int, str] | None = None) 
     for i, use in uses[:SHOWN_DEVICES]:
         limit = use.limit_bytes
         scale = max(limit if limit is not None else widest, use.memory_bytes, 1)
-        parts = [
-            ("weights", use.weight_bytes),
-            ("KV cache", use.kv_cache_bytes),
-            ("activations", use.activation_bytes),
-        ]
+        parts = list(use.memory_parts.items())
         fills = "".join(
             f'<span class="part p{k}" style="width:{100 * size / scale:.3f}%" '
             f'title="{name} {format_bytes(size)}"></span>'
@@ -138,21 +138,18 @@ def memory_bars(evaluation: Evaluation, named: Mapping[int, str] | None = None) 
             if size
         )
         mark = "" if limit is None else f'<span class="limit" style="left:{100 * limit / scale:.3f}%"></span>'
-        listing = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts if size) or "nothing"
         bars.append(
             f'<div class="memory"><div class="who">{dot(i)}{escape(names[i])}</div>'
             f'<div class="track d{i % COLOURS}{"" if limit is not None else " unlimited"}">{fills}{mark}</div>'
-            f'<div class="what"><b>{_of_limit(use)}</b> <span>{listing}</span></div></div>'
+            f'<div class="what"><b>{_of_limit(use)}</b> <span>{use.memory_listing}</span></div></div>'
         )
     if len(uses) > SHOWN_DEVICES:
         bars.append(f"<p>and {counted(len(uses) - SHOWN_DEVICES, 'device')} more</p>")
-    shown = [
-        (0, "weights", True),
-        (1, "KV cache", any(use.kv_cache_bytes for _, use in uses)),
-        (2, "activations (peak)", any(use.activation_bytes for _, use in uses)),
-    ]
+    names_of_parts = list(uses[0][1].memory_parts) if uses else []
+    there = [k for k, name in enumerate(names_of_parts) if not k or any(use.memory_parts[name] for _, use in uses)]
     key = "".join(
-        f'<span class="chip"><span class="swatch p{k}"></span>{name}</span>' for k, name, there in shown if there
+        f'<span class="chip"><span class="swatch p{k}"></span>{KEY.get(names_of_parts[k], names_of_parts[k])}</span>'
+        for k in there
     )
     if any(use.limit_bytes is not None for _, use in uses):
         key += '<span class="chip"><span class="swatch mark"></span>limit</span>'
@@ -204,8 +201,11 @@ def facts(problem: Problem, result: Result, evaluation: Evaluation | None) -> st
     listing = [
         ("operators", f"{len(graph):,}"),
         ("tensors", f"{len(graph.tensors):,}"),
-        ("weights", format_bytes(sum(v.weight_bytes for v in operators))),
-        ("KV cache", format_bytes(sum(v.kv_cache_bytes for v in operators))),
+        *(
+            (name, format_bytes(size))
+            for name, size in zip(RESIDENT_PARTS.values(), problem.resident_parts.sum(axis=1).tolist(), strict=True)
+            if size or name in ("weights", "KV cache")
+        ),
         ("FLOPs", f"{flops:.3g}" if flops else "not known"),
         ("colocation classes", f"{len(graph.colocation):,}"),
         ("devices", f"{len(cluster):,} on {counted(hosts, 'host')}"),

@@ -53,6 +53,9 @@ __all__ = [
     "verify_report",
 ]
 
+USUAL_PARTS = ("weights", "KV cache", "activations")
+"""Of the memory of a device, what always has a column."""
+
 SHOWN_OPERATORS = 10
 """Of a profile's operators, the slowest."""
 
@@ -335,12 +338,17 @@ def _device_table(evaluation: Evaluation) -> RenderableType:
 def _memory_table(evaluation: Evaluation) -> RenderableType:
     table = table_of("memory")
     table.add_column("device", overflow="fold")
-    for heading in ("weights", "KV cache", "activations", "peak", "limit", "used"):
-        table.add_column(heading, justify="right", no_wrap=True)
     shown = _shown(evaluation.devices)
+    parts = [
+        name
+        for name in evaluation.devices[0].memory_parts
+        if name in USUAL_PARTS or any(use.memory_parts[name] for use in evaluation.devices)
+    ]
+    for heading in (*parts, "peak", "limit", "used"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for use in shown:
         limit = use.limit_bytes
-        sizes = (use.weight_bytes, use.kv_cache_bytes, use.activation_bytes, use.memory_bytes)
+        sizes = (*(use.memory_parts[name] for name in parts), use.memory_bytes)
         over = limit is not None and use.memory_bytes > limit
         table.add_row(
             text_of(use.name),

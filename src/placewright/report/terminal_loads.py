@@ -138,11 +138,7 @@ def _stage_table(stages: Sequence[StageUse]) -> RenderableType:
 def memory_table(evaluation: Evaluation, stages: Sequence[StageUse]) -> RenderableType:
     """Parts that no device has get no column: activations are not counted where the objective does not see them."""
     uses = [stage.use for stage in stages]
-    parts = {
-        "weights": [use.weight_bytes for use in uses],
-        "KV cache": [use.kv_cache_bytes for use in uses],
-        "activations": [use.activation_bytes for use in uses],
-    }
+    parts = {name: [use.memory_parts[name] for use in uses] for name in (uses[0].memory_parts if uses else ())}
     columns = [name for name, sizes in parts.items() if name == "weights" or any(sizes)]
     table = table_of("memory" + (" of each copy" if any(len(stage.devices) > 1 for stage in stages) else ""))
     table.add_column("device", overflow="fold")

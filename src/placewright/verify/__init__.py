@@ -34,7 +34,7 @@ def verify(problem: Problem, plan: Plan, *, tolerance: float = 1e-9) -> tuple[st
         One line for every violation. Always: a device that is not allowed, parted colocation classes, a wrong value.
         For the makespan: wrong durations, overlaps on a device, link, port or channel, tensors that are read before
         they are there, transfers that are missing, needless or wrong, memory above the limit at any instant. For the
-        max-load: devices in no order, unlike replicas, weights and KV cache above the limit. For throughput: the same
+        max-load: devices in no order, unlike replicas, what operators hold above the limit. For throughput: the same
         of every copy, and shares that don't sum to 1. For offload: calls
         that wait for each other, too many of them, starts and durations that can't be; memory of accelerators.
 

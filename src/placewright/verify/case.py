@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 
+from placewright.graph import Operator
 from placewright.plan import Plan, Transfer
 from placewright.problem import Problem, Wish
 from placewright.verify.links import Links
 
-__all__ = ["SMALLEST_SCALE_S", "Case", "allowed_places", "placement", "wrong_shapes"]
+__all__ = ["SMALLEST_SCALE_S", "Case", "allowed_places", "held_by", "placement", "wrong_shapes"]
 
 SMALLEST_SCALE_S = 1e-12
 """Makespans below this are compared as if they were this long."""
@@ -86,11 +87,17 @@ class Case:
 
     @cached_property
     def resident(self) -> list[int]:
-        """Bytes of weights and KV cache on each device."""
+        """Bytes on each device that operators hold for as long as the plan runs."""
         held = [0] * len(self.problem.cluster)
         for v, i in enumerate(self.device_of):
-            held[i] += self.problem.graph.operators[v].weight_bytes + self.problem.graph.operators[v].kv_cache_bytes
+            held[i] += held_by(self.problem.graph.operators[v])
         return held
+
+    @cached_property
+    def held_what(self) -> str:
+        """What operators hold for as long as the plan runs, in words."""
+        training = any(v.gradient_bytes or v.optimizer_bytes or v.saved_bytes for v in self.problem.graph.operators)
+        return "weights, KV cache and what training keeps" if training else "weights and KV cache"
 
     def home(self, tensor: int) -> int:
         """Device that a tensor is made on."""
@@ -122,6 +129,11 @@ class Case:
         """Name a transfer in a line."""
         tensor = self.problem.graph.tensors[leg.tensor].name
         return f"transfer of {tensor!r} from {self.device(leg.source)} to {self.device(leg.target)}"
+
+
+def held_by(v: Operator) -> int:
+    """Bytes that an operator holds for as long as the plan runs."""
+    return v.weight_bytes + v.kv_cache_bytes + v.gradient_bytes + v.optimizer_bytes + v.saved_bytes
 
 
 def wrong_shapes(problem: Problem, plan: Plan) -> list[str]:

@@ -53,7 +53,7 @@ def _contention(case: Case) -> Iterator[str]:
 
 
 def _memory(case: Case) -> Iterator[str]:
-    """At each instant weights, KV cache and live tensors fit in memory less reserve; spans are half-open."""
+    """At each instant what operators hold and live tensors fit in memory less reserve; spans are half-open."""
     graph, devices = case.problem.graph, case.problem.cluster.devices
     resident = case.resident
     steps: list[list[tuple[float, int, int]]] = [[] for _ in devices]
@@ -77,7 +77,7 @@ def _memory(case: Case) -> Iterator[str]:
                 peak, at = held, time
         if peak > limit:
             yield (
-                f"device {device.name!r} holds {peak} B at {at} s ({resident[i]} B of them weights and KV cache), "
+                f"device {device.name!r} holds {peak} B at {at} s ({resident[i]} B of them {case.held_what}), "
                 f"but may hold {limit} B"
             )
 

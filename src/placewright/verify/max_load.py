@@ -118,7 +118,7 @@ def _trains(case: Case) -> bool:
 
 
 def _memory(case: Case) -> Iterator[str]:
-    """Weights and KV cache fit in memory less reserve, also those of copies."""
+    """Memory less reserve holds what operators keep there, also that of copies."""
     devices = case.problem.cluster.devices
     held = list(case.resident)
     for stage in case.plan.replicas:
@@ -127,7 +127,7 @@ def _memory(case: Case) -> Iterator[str]:
     for device, resident in zip(devices, held, strict=True):
         if device.memory_bytes is not None and resident > device.memory_bytes - device.reserve_bytes:
             limit = device.memory_bytes - device.reserve_bytes
-            yield f"device {device.name!r} holds {resident} B of weights and KV cache, but may hold {limit} B"
+            yield f"device {device.name!r} holds {resident} B of {case.held_what}, but may hold {limit} B"
 
 
 def _value(case: Case, objective: MaxLoad) -> Iterator[str]:

@@ -224,13 +224,13 @@ def _starts(case: _Calls) -> Iterator[str]:
 
 
 def _memory(case: _Calls) -> Iterator[str]:
-    """Weights and KV cache of all calls of an accelerator fit in its memory less reserve."""
+    """Memory less reserve of an accelerator holds what the operators of all its calls keep."""
     for device, resident in zip(case.problem.cluster.devices, case.resident, strict=True):
         if device.kind == "cpu" or device.memory_bytes is None:
             continue
         limit = device.memory_bytes - device.reserve_bytes
         if resident > limit:
-            yield f"device {device.name!r} holds {resident} B of weights and KV cache, but may hold {limit} B"
+            yield f"device {device.name!r} holds {resident} B of {case.held_what}, but may hold {limit} B"
 
 
 def _value(case: _Calls) -> Iterator[str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from placewright.objective import Throughput
 from placewright.plan import Copy, Plan
 from placewright.problem import Problem
-from placewright.verify.case import SMALLEST_SCALE_S, Case, placement, wrong_shapes
+from placewright.verify.case import SMALLEST_SCALE_S, Case, held_by, placement, wrong_shapes
 from placewright.verify.device_order import device_order
 from placewright.verify.one_sample import arrivals, durations, order_on_devices
 
@@ -95,16 +95,16 @@ def _holders(cases: list[Case]) -> list[frozenset[int]]:
 
 
 def _memory(cases: list[Case]) -> Iterator[str]:
-    """Weights and KV cache fit in memory less reserve: those of an operator once, however many copies run it there."""
+    """Memory less reserve holds what operators keep: each operator once, however many copies run it there."""
     problem = cases[0].problem
     held = [0] * len(problem.cluster)
     for operator, holders in zip(problem.graph.operators, _holders(cases), strict=True):
         for i in sorted(holders):
-            held[i] += operator.weight_bytes + operator.kv_cache_bytes
+            held[i] += held_by(operator)
     for device, resident in zip(problem.cluster.devices, held, strict=True):
         if device.memory_bytes is not None and resident > device.memory_bytes - device.reserve_bytes:
             limit = device.memory_bytes - device.reserve_bytes
-            yield f"device {device.name!r} holds {resident} B of weights and KV cache, but may hold {limit} B"
+            yield f"device {device.name!r} holds {resident} B of {cases[0].held_what}, but may hold {limit} B"
 
 
 def _value(cases: list[Case], shares: list[float], objective: Throughput) -> Iterator[str]:
