@@ -1,0 +1,198 @@
+"""One step of a language model, prefill or decode: what each part computes, reads and makes in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from placewright.graph import Operator, OperatorGraph, Tensor
+from placewright.language.model import LanguageModel
+from placewright.language.part import Part, Stream
+
+__all__ = ["Formats", "Step", "step_graph"]
+
+BITS: Mapping[str, int] = {"fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8}
+"""Of a number, by dtype."""
+
+KINDS: Mapping[str, str] = {"expert": "grouped_mm"}
+"""Kinds of parts whose operators are costed as another kind."""
+
+FLOPS: Mapping[str, int] = {"norm": 4, "embedding": 0, "copy": 0}
+"""For each number that is made; 1 for other element-wise parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """How numbers are kept.
+
+    Attributes
+    ----------
+    dtype : str
+        Of the arithmetic, of activations, and of weights that are not quantised.
+    weight_bits : float or None
+        Of each quantised weight, scales included; ``None``: those of ``dtype``.
+    cache_bits : float or None
+        Of each number in the key-value cache; ``None``: those of ``dtype``.
+    """
+
+    dtype: str = "bf16"
+    weight_bits: float | None = None
+    cache_bits: float | None = None
+
+    @property
+    def bits(self) -> int:
+        """Of an activation."""
+        return BITS[self.dtype]
+
+    def weights(self, part: Part, parameters: int) -> int:
+        """Bytes of so many weights of a part; rounded up."""
+        bits = self.weight_bits if part.quantised and self.weight_bits is not None else self.bits
+        return ceil(parameters * bits / 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How much goes through a model at once.
+
+    Attributes
+    ----------
+    batch : int
+        Sequences.
+    new : mapping of stream to int
+        Rows of each stream for each sequence; parts of a stream that has none don't run.
+    context : int
+        Tokens of each sequence that the cache holds when the step is done.
+    source : int
+        Rows of the encoder's input that the cache holds.
+    """
+
+    batch: int
+    new: Mapping[Stream, int]
+    context: int
+    source: int = 0
+
+    def rows(self, stream: Stream) -> int:
+        """Rows of all sequences."""
+        return self.batch * self.new.get(stream, 0)
+
+    def runs(self, part: Part) -> bool:
+        """Whether a part has anything to do."""
+        return self.new.get(part.stream, 0) > 0
+
+    def active(self, part: Part) -> float:
+        """Return the expected part of such steps in which a part runs: 1, or less for an expert."""
+        if not self.runs(part):
+            return 0.0
+        return 1.0 if part.share is None else part.share.active(self.rows(part.stream))
+
+    def kept(self, part: Part) -> int:
+        """Rows that the cache of a part holds of each sequence; all that a window lets it."""
+        held = self.source if part.cached == "source" else self.context
+        window = part.cache.window if part.cache is not None else None
+        return held if window is None else min(held, window)
+
+    def pairs(self, part: Part) -> int:
+        """Pairs of a query and a key that an attention compares, for each sequence."""
+        new = self.new.get(part.stream, 0)
+        if part.keys == "all":
+            return new * (self.source if part.cached == "source" else new)
+        window = self.context if part.cache is None or part.cache.window is None else part.cache.window
+        growing = max(0, min(new, window - (self.context - new)))
+        # Token t of the new ones sees past + t tokens until the window is full, then as many as that holds.
+        return growing * (self.context - new) + growing * (growing + 1) // 2 + (new - growing) * window
+
+    def flops(self, part: Part) -> int:
+        """Floating-point operations of a part that runs."""
+        rows = self.rows(part.stream)
+        if part.kind == "attention":
+            one = self.new.get(part.stream, 0) == 1 and self.context > 1 and part.latent_pairs
+            return 2 * self.batch * self.pairs(part) * (part.latent_pairs if one else part.pairs)
+        if part.share is not None:
+            return round(2 * part.share.tokens(rows) * part.inner * part.width)
+        if part.inner:
+            return 2 * rows * part.inner * part.width
+        return rows * part.width * FLOPS.get(part.kind, 1)
+
+
+def step_graph(model: LanguageModel, step: Step, formats: Formats, *, sequences: int | None = None) -> OperatorGraph:
+    """Make the operator graph of one step; parts that don't run are operators without work.
+
+    Parameters
+    ----------
+    model : LanguageModel
+    step : Step
+    formats : Formats
+    sequences : int or None
+        That the cache has room for; ``None``: those of the step.
+
+    Returns
+    -------
+    OperatorGraph
+        One operator a part, in the same order; the work of an expert is that of one that has a token.
+    """
+    index = {p.name: v for v, p in enumerate(model.parts)}
+    weights = {p.name: model.weight_bytes.get(p.name, formats.weights(p, p.parameters)) for p in model.parts}
+    made = [step.rows(p.stream) * p.width * formats.bits // 8 for p in model.parts]
+    readers: list[list[int]] = [[] for _ in model.parts]
+    operators = []
+    for v, part in enumerate(model.parts):
+        runs = step.runs(part)
+        held = weights[part.name]
+        read = weights[part.tied] if part.tied else held
+        if part.kind == "embedding":
+            read = min(read, formats.weights(part, step.rows(part.stream) * part.width))
+        traffic, cache = read, 0
+        for name in part.reads:
+            u = index[name]
+            if runs and step.runs(model.parts[u]):
+                readers[u].append(v)
+                traffic += _part_of(made[u], part, step)
+        traffic += _part_of(made[v], part, step)
+        if part.cache is not None:
+            bits = formats.bits if formats.cache_bits is None else formats.cache_bits
+            kept = step.kept(part)
+            cache = part.cache.size_bytes(step.batch if sequences is None else sequences, kept, bits)
+            traffic += part.cache.size_bytes(step.batch, kept, bits)
+        operators.append(
+            Operator(
+                part.name,
+                KINDS.get(part.kind, part.kind),
+                step.flops(part) if runs else 0,
+                traffic if runs else 0,
+                held,
+                cache,
+                formats.dtype,
+            )
+        )
+    tensors = [
+        Tensor(
+            f"{part.name}.out",
+            v,
+            tuple(readers[v]),
+            made[v],
+            _shape(part, step),
+            formats.dtype,
+            output=v == len(model.parts) - 1,
+        )
+        for v, part in enumerate(model.parts)
+        if readers[v] or v == len(model.parts) - 1
+    ]
+    classes = [(index[p.tied], v) for v, p in enumerate(model.parts) if p.tied]
+    return OperatorGraph(operators, tensors, classes, model.name)
+
+
+def _part_of(size: int, part: Part, step: Step) -> int:
+    """Bytes of a tensor that an expert has to do with: those of its own tokens."""
+    if part.share is None:
+        return size
+    rows = step.rows(part.stream)
+    return round(size * part.share.tokens(rows) / rows)
+
+
+def _shape(part: Part, step: Step) -> tuple[int, ...]:
+    """Of what a part makes; by heads for an attention."""
+    new = step.new.get(part.stream, 0)
+    if part.kind == "attention":
+        return (step.batch, part.heads, new, part.width // part.heads)
+    return (step.batch, new, part.width)
