@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,15 +12,26 @@ from torch.fx import Graph, GraphModule, Node
 
 from placewright.costs.tasks import Answer, Input, Task, TorchUnit
 from placewright.costs.timing import EVICTED_BYTES, measure
+from placewright.host import cache_bytes
 
 __all__ = ["TorchBench"]
 
 WHOLE_S = 1.0
 """Seconds that runs of a whole network are timed for."""
 
+MOST_POOL_BYTES = 2**27
+
+ALIGNED = 64
+"""Elements that weights in the pool begin at multiples of, as an allocator would have it."""
+
 
 class TorchBench:
-    """Torch with so many threads; what an empty call costs is subtracted, caches are prepared as for ONNX Runtime."""
+    """Torch with so many threads; what an empty call costs is subtracted.
+
+    Caches are left as the network leaves them: the core's own are driven out and the inputs read before each run, and
+    each run finds its weights at another place of a pool that is twice as large as the last level. A network's
+    weights have left that cache since its last run, while its code, inputs and freed results are still there.
+    """
 
     def __init__(self, threads: int) -> None:
         torch.set_num_threads(threads)
@@ -28,6 +40,7 @@ class TorchBench:
         self._filler = torch.ones(EVICTED_BYTES // 8, dtype=torch.int64)
         self._empty = _compiled(TorchUnit((Input("x", "float32", (1,)),), ()))
         self._one = torch.zeros(1)
+        self._pool = _Pool(min(2 * cache_bytes(), MOST_POOL_BYTES), self._random)
         self.call_s = measure(lambda: self._empty(self._one), threads=threads).seconds
         before = self._before([self._one])
         self._cold_call_s = min(
@@ -40,12 +53,22 @@ class TorchBench:
             raise TypeError(f"{type(task).__name__} is no task for torch")
         with torch.inference_mode():
             function = _compiled(task)
-            tensors = [self._tensor(i) for i in task.inputs]
+            moved = (
+                {} if task.whole else {k: i for k, i in enumerate(task.inputs) if not i.warm and self._pool.takes(i)}
+            )
+            tensors = [self._pool.place(i) if k in moved else self._tensor(i) for k, i in enumerate(task.inputs)]
             warm = [t for t, i in zip(tensors, task.inputs, strict=True) if i.warm and t.dtype != torch.bool]
             if task.whole:
                 sample = measure(lambda: function(*tensors), threads=self.threads, enough_s=WHOLE_S)
                 return Answer(max(0.0, sample.seconds - self.call_s), self.call_s, sample.runs)
-            sample = measure(lambda: function(*tensors), threads=self.threads, before=self._before(warm))
+            before = self._before(warm)
+
+            def prepare() -> None:
+                for k, given in moved.items():
+                    tensors[k] = self._pool.place(given)
+                before()
+
+            sample = measure(lambda: function(*tensors), threads=self.threads, before=prepare)
             return Answer(max(0.0, sample.seconds - self._cold_call_s), self.call_s, sample.runs)
 
     def _before(self, warm: list[torch.Tensor]) -> Callable[[], None]:
@@ -61,13 +84,43 @@ class TorchBench:
 
     def _tensor(self, given: Input) -> torch.Tensor:
         dtype: torch.dtype = getattr(torch, given.dtype)
-        extent = 1 + sum((n - 1) * s for n, s in zip(given.shape, given.strides, strict=True))
-        count = extent if all(given.shape) else 0
+        count = _extent(given)
         if dtype.is_floating_point or dtype.is_complex:
             flat = torch.rand(count, generator=self._random).to(dtype)
         else:
             flat = torch.randint(0, max(1, given.below), (count,), generator=self._random).to(dtype)
         return flat.as_strided(given.shape, given.strides)
+
+
+class _Pool:
+    """Floats that weights are cut from, one behind the other and round again; so many bytes of each dtype."""
+
+    def __init__(self, size_bytes: int, random: torch.Generator) -> None:
+        self.size_bytes, self._random = size_bytes, random
+        self._floats: dict[torch.dtype, torch.Tensor] = {}
+        self._at = 0
+
+    def takes(self, given: Input) -> bool:
+        """Whether a tensor has room here twice: a larger one drives itself out of the cache."""
+        dtype: torch.dtype = getattr(torch, given.dtype)
+        return dtype.is_floating_point and 2 * _extent(given) * dtype.itemsize <= self.size_bytes
+
+    def place(self, given: Input) -> torch.Tensor:
+        """Return the tensor at the next place."""
+        dtype: torch.dtype = getattr(torch, given.dtype)
+        if dtype not in self._floats:
+            self._floats[dtype] = torch.rand(self.size_bytes // dtype.itemsize, generator=self._random).to(dtype)
+        count = _extent(given)
+        if self._at + count > len(self._floats[dtype]):
+            self._at = 0
+        flat = self._floats[dtype][self._at : self._at + count]
+        self._at += math.ceil(count / ALIGNED) * ALIGNED
+        return flat.as_strided(given.shape, given.strides)
+
+
+def _extent(given: Input) -> int:
+    """Elements from a tensor's first to its last."""
+    return 1 + sum((n - 1) * s for n, s in zip(given.shape, given.strides, strict=True)) if all(given.shape) else 0
 
 
 def _compiled(task: TorchUnit) -> Callable[..., object]:

@@ -17,7 +17,7 @@ import msgspec
 
 from placewright.cluster import Device
 from placewright.costs.tasks import Answer, OnnxPieces, OnnxUnit, OnnxValues, Setup, Task, TorchUnit, receive, send
-from placewright.host import confine
+from placewright.host import confine, keep_freed_memory
 
 __all__ = ["main"]
 
@@ -41,6 +41,7 @@ def main() -> None:
     os.dup2(2, 1)  # what a library prints must not get between the answers
     setup = msgspec.msgpack.decode(receive(sys.stdin.buffer), type=Setup)
     confine(Device(setup.device, kind="cpu", cores=setup.cores, threads=setup.threads))
+    keep_freed_memory()
     bench: Bench | None = None
     while message := receive(sys.stdin.buffer):
         try:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from placewright.errors import ExecutionError, InvalidInput, MissingExtra
-from placewright.host import available_cores, confine
+from placewright.host import available_cores, confine, keep_freed_memory
 from placewright.plan import Plan
 from placewright.problem import Problem
 
@@ -44,6 +44,7 @@ def joined(problem: Problem, plan: Plan, timeout_s: float) -> Iterator[int]:
         )
     device = problem.cluster.devices[used[rank]]
     confine(device)
+    keep_freed_memory()
     try:
         import torch
         import torch.distributed as dist
