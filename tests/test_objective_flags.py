@@ -103,7 +103,7 @@ def test_flags_change_what_they_name(base: Objective, given: dict[str, Any], exp
         (
             BASE,
             {"objective": "speed"},
-            "objective 'speed' is unknown; use one of makespan, max-load, throughput, offload",
+            "objective 'speed' is unknown; use one of makespan, token-latency, max-load, throughput, offload",
         ),
     ],
 )

@@ -127,14 +127,14 @@ class Source:
     Attributes
     ----------
     format : str
-        ``onnx``, ``pt2``, ``py``, or the name of a problem format.
+        ``onnx``, ``pt2``, ``py``, ``hf`` (a configuration of transformers), ``gguf``, or the name of a problem format.
     location : str
         A file name or ``package.module:function``.
     sha256 : str
         Of the file's bytes; empty when there is no file.
     """
 
-    format: Literal["onnx", "pt2", "py", "problem", "synthetic"]
+    format: Literal["onnx", "pt2", "py", "hf", "gguf", "problem", "synthetic"]
     location: str = ""
     sha256: str = ""
 

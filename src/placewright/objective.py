@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
@@ -18,6 +18,7 @@ __all__ = [
     "Objective",
     "Offload",
     "Overlap",
+    "Per",
     "Throughput",
     "TrainingObjective",
     "as_objective",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 Contention: TypeAlias = Literal["none", "link", "port"]
+Per: TypeAlias = Literal["sample", "token", "answer"]
 Contiguity: TypeAlias = Literal["contiguous", "convex", "any"]
 TrainingObjective: TypeAlias = Literal["sum", "separate"]
 Overlap: TypeAlias = Literal["none", "transfers", "full"]
@@ -47,13 +49,18 @@ class Makespan:
         ``none``: transfers never wait. ``link``: a link carries one transfer at a time in each direction. ``port``:
         transfers that leave the same device, or that enter the same device, exclude each other (Moirai, arXiv
         2312.04025, congestion control). Under ``link`` and ``port`` those that share a channel exclude each other too.
+    per : {"sample", "token", "answer"}
+        What the network does once, in words for a reader: ``token`` where it is one decode step of a language model,
+        whose makespan is the latency of a token; ``answer`` where it is a prompt and all that follows it.
     """
 
     contention: Contention = "link"
     name: Literal["makespan"] = "makespan"
+    per: Per = "sample"
 
     def __post_init__(self) -> None:
         _check("contention", self.contention, get_args(Contention))
+        _check("per", self.per, get_args(Per))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +198,8 @@ def described(objective: Objective) -> tuple[str, ...]:
     (('contention port',), ('not contiguous',))
     """
     if isinstance(objective, Makespan):
-        return (f"contention {objective.contention}",)
+        per = {"sample": (), "token": ("a generated token",), "answer": ("a whole answer",)}[objective.per]
+        return (*per, f"contention {objective.contention}")
     if isinstance(objective, Offload):
         return () if objective.calls is None else (f"at most {objective.calls} calls a device",)
     words: list[str] = ["not contiguous" if objective.contiguity == "any" else objective.contiguity]
@@ -213,8 +221,9 @@ def described(objective: Objective) -> tuple[str, ...]:
 Objective: TypeAlias = Makespan | MaxLoad | Throughput | Offload
 """The union of all objectives."""
 
-_BY_NAME: dict[str, type[Makespan] | type[MaxLoad] | type[Throughput] | type[Offload]] = {
+_BY_NAME: dict[str, Callable[[], Objective]] = {
     "makespan": Makespan,
+    "token-latency": lambda: Makespan(per="token"),
     "max-load": MaxLoad,
     "throughput": Throughput,
     "offload": Offload,
@@ -228,6 +237,8 @@ def as_objective(given: Objective | str) -> Objective:
     --------
     >>> as_objective("makespan").contention
     'link'
+    >>> as_objective("token-latency").per
+    'token'
     """
     if not isinstance(given, str):
         return given

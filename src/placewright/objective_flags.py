@@ -49,7 +49,7 @@ class ObjectiveFlags:
     Examples
     --------
     >>> ObjectiveFlags(contention="port").applied(Makespan())
-    Makespan(contention='port', name='makespan')
+    Makespan(contention='port', name='makespan', per='sample')
     >>> ObjectiveFlags(objective="max-load", contiguous=False).applied(Makespan()).contiguity
     'any'
     """

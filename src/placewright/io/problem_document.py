@@ -74,7 +74,7 @@ class TensorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
 class SourceDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Where the network came from; never followed without the reader's consent."""
 
-    format: Literal["onnx", "pt2", "py", "problem", "synthetic"]
+    format: Literal["onnx", "pt2", "py", "hf", "gguf", "problem", "synthetic"]
     location: str = ""
     sha256: str = ""
 
@@ -131,6 +131,10 @@ class MakespanDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="na
     """Finish of the last operator for one sample."""
 
     contention: Literal["none", "link", "port"] = "link"
+    per: Annotated[
+        Literal["token", "answer"] | msgspec.UnsetType,
+        Meta(description="What the network does once, where that is no sample: a decode step, or a whole answer."),
+    ] = msgspec.UNSET
 
 
 class MaxLoadDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="name", tag="max-load"):
@@ -229,7 +233,7 @@ def cluster_document(cluster: Cluster) -> ClusterDocument:
 def objective_document(objective: Objective) -> ObjectiveDocument:
     """Make the document of an objective."""
     if isinstance(objective, Makespan):
-        return MakespanDocument(objective.contention)
+        return MakespanDocument(objective.contention, msgspec.UNSET if objective.per == "sample" else objective.per)
     if isinstance(objective, Offload):
         return OffloadDocument(objective.calls)
     if isinstance(objective, Throughput):
@@ -239,7 +243,8 @@ def objective_document(objective: Objective) -> ObjectiveDocument:
 
 def _objective(document: ObjectiveDocument) -> Objective:
     if isinstance(document, MakespanDocument):
-        return Makespan(document.contention)
+        per = "sample" if isinstance(document.per, msgspec.UnsetType) else document.per
+        return Makespan(document.contention, per=per)
     if isinstance(document, OffloadDocument):
         return Offload(document.calls)
     if isinstance(document, ThroughputDocument):

@@ -131,6 +131,8 @@ def problem_content(problem: Problem) -> dict[str, Any]:
     which devices are CPUs: they pay nothing for transfers there.
     """
     graph, times, cluster = problem.graph, problem.times, cluster_document(problem.cluster)
+    objective = msgspec.to_builtins(objective_document(problem.objective))
+    objective.pop("per", None)  # a word for readers
     content = {
         "operators": [[v.name, int(v.weight_bytes), int(v.kv_cache_bytes), v.parts] for v in graph.operators],
         "tensors": [
@@ -146,7 +148,7 @@ def problem_content(problem: Problem) -> dict[str, Any]:
         "processing_s": rows(times.processing_s),
         "transfer_s": None if times.transfer_s is None else rows(times.transfer_s),
         "cut_s": None if times.cut_s is None else rows(times.cut_s),
-        "objective": msgspec.to_builtins(objective_document(problem.objective)),
+        "objective": objective,
         "wishes": [[w.pattern, w.device, w.forbid] for w in problem.wishes],
     }
     if any(v.resident_bytes != v.weight_bytes + v.kv_cache_bytes for v in graph.operators):

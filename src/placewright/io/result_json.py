@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,6 +11,7 @@ from msgspec import Meta
 
 from placewright.evaluate.calls import Call, calls_of
 from placewright.evaluate.evaluation import ChannelUse, DeviceUse, Evaluation, Load
+from placewright.io.problem_document import objective_document
 from placewright.io.problem_file import problem_hash
 from placewright.plan import Plan
 from placewright.problem import Problem
@@ -174,7 +174,9 @@ def result_document(
         schema="placewright/result/1",
         problem=ProblemSummary(problem.name, problem_hash(problem), len(problem.graph), len(problem.cluster)),
         objective=problem.objective.name,
-        objective_options={k: v for k, v in asdict(problem.objective).items() if k != "name"},
+        objective_options={
+            k: v for k, v in msgspec.to_builtins(objective_document(problem.objective)).items() if k != "name"
+        },
         times_source=problem.times.source,
         solver=result.solver,
         status=result.status.value,
