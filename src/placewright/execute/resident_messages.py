@@ -1,0 +1,137 @@
+"""What goes between ranks that stay up and the process that started them: jobs, commands, replies, and tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from placewright.errors import InvalidInput
+
+__all__ = [
+    "Arrays",
+    "Command",
+    "Decoder",
+    "Ready",
+    "Reply",
+    "ResidentJob",
+    "Tensor",
+    "TensorSpec",
+    "array_of",
+    "tensor_of",
+    "tensors_of",
+]
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+BF16 = "bfloat16"
+"""A type of tensors that numpy lacks: it is given and returned as float32."""
+
+
+class TensorSpec(msgspec.Struct, frozen=True):
+    """What an input or output must be; ``dtype`` in the words of numpy, and bfloat16."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """Type of the array that stands for it."""
+        return np.dtype("float32" if self.dtype == BF16 else self.dtype)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of that array."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.numpy_dtype.itemsize
+
+    def check(self, given: npt.NDArray[Any]) -> None:
+        """Refuse an array of another shape or type.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        if given.shape != self.shape or given.dtype != self.numpy_dtype:
+            raise InvalidInput(
+                f"input {self.name!r} is {given.dtype} {list(given.shape)} but was planned for as {self.numpy_dtype} "
+                f"{list(self.shape)}; give it so, or plan again for the new shape"
+            )
+
+
+class Tensor(msgspec.Struct, frozen=True):
+    """A tensor with its values."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    content: bytes
+
+
+class ResidentJob(msgspec.Struct, frozen=True):
+    """What a rank is started for."""
+
+    plan: str
+    model: str | None
+    weights: str | None
+    timeout_s: float
+    generate: bool
+    """Whether it generates tokens, layer by layer, or runs the network operator by operator."""
+
+
+class Decoder(msgspec.Struct, frozen=True):
+    """What is to know of a decoder: the tokens that it has, those that end a text, and how many it can take."""
+
+    vocabulary: int
+    ends: tuple[int, ...]
+    longest: int
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """A rank's first word: it is ready, or why it can't be; ``refused`` where the input is bad."""
+
+    error: str = ""
+    refused: bool = False
+    inputs: tuple[TensorSpec, ...] = ()
+    decoder: Decoder | None = None
+    units: tuple[str, ...] = ()
+
+
+class Command(msgspec.Struct, frozen=True):
+    """What all ranks do next; every rank gets the same ones in the same order."""
+
+    number: int
+    kind: Literal["run", "step", "forget"]
+    tensors: tuple[Tensor, ...] = ()
+    stream: int = 0
+    tokens: tuple[tuple[int, ...], ...] = ()
+    pads: tuple[int, ...] = ()
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a rank has after a command: outputs that it made, by their names, or the next token of each row."""
+
+    number: int = -1
+    error: str = ""
+    tensors: tuple[Tensor, ...] = ()
+    tokens: tuple[int, ...] | None = None
+
+
+def tensor_of(name: str, array: npt.NDArray[Any], dtype: str = "") -> Tensor:
+    """Pack an array; ``dtype`` may say what it stands for."""
+    compact = np.ascontiguousarray(array)
+    return Tensor(name, dtype or str(compact.dtype), tuple(array.shape), compact.tobytes())
+
+
+def array_of(tensor: Tensor) -> npt.NDArray[Any]:
+    """Unpack an array, of float32 where it stands for bfloat16."""
+    dtype = np.dtype("float32" if tensor.dtype == BF16 else tensor.dtype)
+    return np.frombuffer(tensor.content, dtype=dtype).reshape(tensor.shape)
+
+
+def tensors_of(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Tensor, ...]:
+    """Pack several arrays."""
+    return tuple(tensor_of(name, array) for name, array in arrays.items())
