@@ -36,7 +36,8 @@ def run(
     from placewright.evaluate import judge
     from placewright.execute import run_plan
     from placewright.io import check_writable, read_plan, runs_to_json, write_atomic
-    from placewright.report import html_report, plan_report, trace_json
+    from placewright.prediction_errors import prediction_errors
+    from placewright.report import html_report, plan_report, prediction_errors_to_json, trace_json
     from placewright.units import parse_seconds
 
     progress = progress_line()
@@ -61,7 +62,8 @@ def run(
     if trace is not None:
         write_atomic(trace, trace_json(file.problem, file.plan, measured))
     if as_json:
-        print_json(runs_to_json(file.problem, measured))
+        off = prediction_errors_to_json(prediction_errors(file.problem, file.plan, measured[0]))
+        print_json({**runs_to_json(file.problem, measured), "prediction": off})
     else:
         present(plan_report(file.problem, file.result, judged, measured))
     return 0

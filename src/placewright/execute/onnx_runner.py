@@ -207,13 +207,24 @@ class OnnxRunner:
         return made
 
     def spans(self) -> tuple[Span, ...]:
-        """Tell what each device did in the last run: its calls, and its waits for tensors of others."""
+        """Tell what each device did in the last run: calls, waits for the tensor that came last, and transfers.
+
+        A tensor is there when the call that makes it has ended; who waited for it has it when it goes on.
+        """
+        rows, names = self.timeline(), [d.name for d in self.problem.cluster.devices]
+        made = {name: (names[call.device], ended) for call, _, _, ended in rows for name in call.sends}
         spans = []
-        for call, waited, began, ended in self.timeline():
-            device = self.problem.cluster.devices[call.device].name
+        for call, waited, began, ended in rows:
+            device = names[call.device]
             if call.waits:
-                spans.append(Span(device, ", ".join(call.waits), "wait", waited, began))
-            spans.append(Span(device, self._call_name(call), "compute", began, ended))
+                last = max(call.waits, key=lambda name: made[name][1])
+                spans.append(Span(device, last, "wait", waited, began, made[last][0]))
+                for name in call.waits:
+                    source, at = made[name]
+                    found = name != last or at <= waited
+                    spans.append(Span(source, name, "transfer", at, at if found else began, device, found=found))
+            operators = tuple(self.problem.graph.operators[v].name for v in call.operators)
+            spans.append(Span(device, self._call_name(call), "compute", began, ended, operators=operators))
         return tuple(spans)
 
     def _start(self) -> None:

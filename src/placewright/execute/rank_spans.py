@@ -21,6 +21,7 @@ class Seen:
 
     Attributes
     ----------
+    began_s : float
     spans : tuple of Span
         Computing, handing over and waiting.
     sent : dict of int to float
@@ -29,6 +30,7 @@ class Seen:
         When the rank began to wait for a message, and when it had it.
     """
 
+    began_s: float
     spans: tuple[Span, ...]
     sent: dict[int, float]
     received: dict[int, tuple[Message, float, float]]
@@ -58,14 +60,14 @@ def seen(segments: Sequence[Segment], outcome: Outcome, names: Mapping[int, str]
         for m, (begin, at, end) in zip(segment.sends, step.sends, strict=True):
             sent[m.tag] = at
             spans.append(Span(names[device], m.name, "handover", begin, end, names[m.target], (last,)))
-    return Seen(tuple(spans), sent, received)
+    return Seen(outcome.began_s, tuple(spans), sent, received)
 
 
 def _arrivals(segment: Segment, step: Step, names: Mapping[int, str], device: int) -> Iterator[Span]:
     """Yield the waits, and after each its unpacking, which lasts until the next thing begins."""
     first = segment.operators[0].name
     nexts = [*(before for before, _ in step.waits[1:]), step.start_s]
-    for m, (before, after), following in zip(segment.awaits, step.waits, nexts, strict=True):
+    for m, (before, after), following in zip(segment.awaits, step.waits, nexts, strict=False):
         yield Span(names[device], m.name, "wait", before, after, names[m.source])
         yield Span(names[device], m.name, "handover", after, following, names[m.source], (first,))
 
@@ -81,7 +83,7 @@ def _computing(segment: Segment, step: Step, name: str) -> Iterator[Span]:
 
 
 def merged(rows: Sequence[Seen], ahead_s: Sequence[float], names: Mapping[int, str]) -> tuple[Span, ...]:
-    """Put what all ranks saw on one clock, in seconds from the first thing that any of them did.
+    """Put what all ranks saw on one clock, in seconds from the first one's start.
 
     Parameters
     ----------
@@ -103,7 +105,7 @@ def merged(rows: Sequence[Seen], ahead_s: Sequence[float], names: Mapping[int, s
             start = min(sent[tag], after - ahead)  # clocks of two hosts agree only so far
             found = after - before <= FOUND_S
             spans.append(Span(names[m.source], m.name, "transfer", start, after - ahead, names[m.target], found=found))
-    zero = min((s.start_s for s in spans), default=0.0)
+    zero = min(row.began_s - ahead for row, ahead in zip(rows, ahead_s, strict=True))
     return tuple(
         Span(s.device, s.name, s.kind, s.start_s - zero, s.finish_s - zero, s.peer, s.operators, s.found)
         for s in sorted(spans, key=lambda s: (s.start_s, s.finish_s, s.device))

@@ -5,6 +5,7 @@ from placewright.report.explain import explain
 from placewright.report.html import html_report
 from placewright.report.links import links_report
 from placewright.report.perfetto import trace, trace_json
+from placewright.report.prediction_errors import prediction_errors_report, prediction_errors_to_json
 from placewright.report.sensitivity import sensitivity_report, sensitivity_to_json
 from placewright.report.terminal import (
     cluster_report,
@@ -29,6 +30,8 @@ __all__ = [
     "html_report",
     "links_report",
     "plan_report",
+    "prediction_errors_report",
+    "prediction_errors_to_json",
     "profile_report",
     "sensitivity_report",
     "sensitivity_to_json",

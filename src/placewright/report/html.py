@@ -13,6 +13,7 @@ from placewright.evaluate import Evaluation
 from placewright.measurement import Measurement
 from placewright.objective import Makespan, MaxLoad, Offload, Throughput
 from placewright.plan import Plan
+from placewright.prediction_errors import prediction_errors
 from placewright.problem import Problem
 from placewright.report.explain import explain_value, reasons_unused
 from placewright.report.html_calls import call_table, offload_device_table
@@ -29,6 +30,7 @@ from placewright.report.html_parts import (
     sentences,
 )
 from placewright.report.loads import per_second, pipeline_order, stages_of
+from placewright.report.prediction_errors import prediction_errors_html
 from placewright.result import Result
 from placewright.units import format_seconds
 
@@ -79,6 +81,9 @@ def html_report(
     grouped = not isinstance(problem.objective, Makespan)
     if result.alternatives or measurements:
         wide.append(("Alternatives", alternatives_table(result, measurements, grouped=grouped)))
+    found = prediction_errors(problem, plan, measurements[0]) if plan is not None and measurements else None
+    if found is not None:
+        wide.append(("Where the prediction was off", prediction_errors_html(found)))
     value, gap = explain_value(problem, result, evaluation)
     pair = [("Lower bounds", bounds_table(result))] if result.bounds else []
     pair.append(("The problem", facts(problem, result, evaluation)))

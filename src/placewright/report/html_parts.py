@@ -44,7 +44,7 @@ SHOWN_DEVICES = 64
 
 _TEXT = ' class="text"'
 
-_IN_WORDS = ("kind", "first", "last")
+_IN_WORDS = ("kind", "first", "last", "device", "what")
 """Columns that hold no numbers."""
 
 COLOURS = 8

@@ -17,11 +17,13 @@ from placewright.graph import OperatorGraph
 from placewright.measurement import Measurement
 from placewright.objective import Makespan, MaxLoad, Offload, Throughput, described
 from placewright.plan import Plan
+from placewright.prediction_errors import prediction_errors
 from placewright.problem import Problem
 from placewright.report.alternatives import PLAN, Alternative, alternatives_of
 from placewright.report.explain import explain
 from placewright.report.listing import counted, percent
 from placewright.report.loads import per_second
+from placewright.report.prediction_errors import prediction_errors_report
 from placewright.report.terminal_calls import call_tables
 from placewright.report.terminal_copies import copy_tables
 from placewright.report.terminal_loads import load_facts, load_tables
@@ -85,6 +87,9 @@ def plan_report(
         parts.append(demo_table(result, measurements, grouped=not isinstance(problem.objective, Makespan)))
     if result.bounds:
         parts.append(_bounds_table(result))
+    if result.plan is not None and measurements:
+        off = prediction_errors(problem, result.plan, measurements[0])
+        parts += [prediction_errors_report(off)] if off is not None else []
     parts.append(sentences_of(explain(problem, result, evaluation)))
     return spaced(parts)
 
