@@ -13,7 +13,7 @@ import torch
 
 from placewright.errors import InvalidInput
 
-__all__ = ["load_py"]
+__all__ = ["load_function", "load_py"]
 
 
 def load_py(spec: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
@@ -31,7 +31,7 @@ def load_py(spec: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]
         If there is no such function, it fails, or returns something else than (module, example inputs), where example
         inputs are a tuple of positional arguments, a dict of keyword arguments, or a pair of both.
     """
-    made = _function(spec)
+    made = load_function(spec)
     try:
         returned = made()
     except Exception as error:
@@ -57,7 +57,14 @@ def load_py(spec: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]
     raise InvalidInput(f"its example inputs are {type(inputs).__name__}; return a tuple or a dict", what=spec)
 
 
-def _function(spec: str) -> Callable[[], Any]:
+def load_function(spec: str) -> Callable[..., Any]:
+    """Find the function that ``package.module:function`` names; the working folder is on the import path.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none.
+    """
     module_name, colon, function_name = spec.partition(":")
     if not colon or not module_name or not function_name:
         raise InvalidInput(f"{spec!r} names no function; write package.module:function", what="py")

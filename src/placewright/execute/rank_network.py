@@ -21,7 +21,17 @@ RANDOM = "random"
 
 
 class RankNetwork:
-    """The network on every rank: its program, its inputs, and its weights as far as they are asked for."""
+    """The network on every rank: its program, its inputs, and its weights as far as they are asked for.
+
+    Attributes
+    ----------
+    parts, unread : TorchProgram
+        With weights that are read when they are asked for, and with those that the module was built with.
+    inputs : dict of str to value
+        By the name of their fx node.
+    whole : bool
+        Whether the unsplit network can be run here.
+    """
 
     def __init__(self, problem: Problem, plan: Plan, location: str, weights: str | None) -> None:
         import torch
@@ -40,6 +50,7 @@ class RankNetwork:
             on_meta = any(t.is_meta for t in (*self.model.parameters(), *self.model.buffers()))
             program = export_module(self.model, *((args, kwargs) if on_meta else (self.args, self.kwargs)))
         parts = take_apart(program, fold=any(v.folded for v in problem.graph.operators))
+        self.unread = parts
         shards = {} if weights is None or weights == RANDOM else shards_of(Path(weights))
         self.parts = replace(parts, weights=RankWeights(parts.weights, shards, drawn=weights == RANDOM))
         self.whole = not any(w.tensor.is_meta and w.tensor.numel() for w in parts.weights.values())

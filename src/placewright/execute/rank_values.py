@@ -17,13 +17,12 @@ __all__ = ["free_values", "packed", "unpacked"]
 
 
 def free_values(program: TorchProgram, inputs: Mapping[str, Any], place: torch.device) -> dict[str, Any]:
-    """Numbers that follow from sizes alone."""
+    """Numbers that follow from sizes alone; no weight is read for its own."""
     values: dict[Node, Any] = {}
     free: dict[str, Any] = {}
     for node in program.graph.nodes:
         if node.op == "placeholder":
-            weight = program.weights.get(node.name)
-            values[node] = weight.tensor if weight is not None else inputs.get(node.name)
+            values[node] = node.meta.get("val") if node.name in program.weights else inputs.get(node.name)
         elif node.op == "get_attr" and node in program.free:
             values[node] = attribute(node, program.owner)
         elif node in program.free:
