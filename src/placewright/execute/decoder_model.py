@@ -129,7 +129,7 @@ def prepared(
 def unsplit_tokens(
     location: str, weights: str | None, prompts: Sequence[Sequence[int]], most: int, ends: Collection[int]
 ) -> tuple[tuple[int, ...], ...]:
-    """What the unsplit decoder generates by its own ``generate``, without sampling."""
+    """Generate by the unsplit decoder's own ``generate``, without sampling."""
     model, _ = prepared(location, weights, lambda units: {unit.path for unit in units})
     rows, pads = padded(prompts)
     tokens = torch.tensor(rows)

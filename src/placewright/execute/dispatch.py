@@ -13,7 +13,7 @@ from placewright.measurement import Measurement
 from placewright.plan import Plan
 from placewright.problem import Problem
 
-__all__ = ["TOLERANCE", "check_timeout", "find_model", "load_torch", "run_plan"]
+__all__ = ["TOLERANCE", "check_hash", "check_single", "check_timeout", "find_model", "load_torch", "run_plan"]
 
 TOLERANCE = 1e-5
 """Largest difference of an output from the unsplit network's, relative to that output's largest magnitude."""
@@ -68,16 +68,7 @@ def run_plan(
         If the network is not found, or not the one that was planned.
     """
     check_timeout(timeout_s)
-    if len(plan.copies) > 1:
-        raise InvalidInput(
-            f"the plan has {len(plan.copies)} copies of the network side by side, and what runs plans runs one; plan "
-            "for --objective max-load to run a pipeline, or makespan for one sample"
-        )
-    if plan.replicas:
-        raise InvalidInput(
-            "the plan has stages on several devices at once, and what runs plans runs each once; plan "
-            "without --replicate"
-        )
+    check_single(plan)
     tell = on_progress or (lambda line: None)
     location = model if model is not None else str(find_model(problem, folder))
     if location.startswith("py:") or location.endswith(".pt2"):
@@ -88,7 +79,8 @@ def run_plan(
             if weights is not None and weights != RANDOM and not (weights and Path(weights).exists()):
                 raise InvalidInput(f"--weights {weights!r} is no file and no folder; correct it, or write {RANDOM!r}")
             tell(f"running the plan {runs} times in {len(plan.devices_used)} processes")
-            ran = launch(processes, plan, location, weights=weights, runs=runs, timeout_s=timeout_s)
+            names = [problem.cluster.devices[i].name for i in plan.devices_used]
+            ran = launch(processes, plan, location, weights=weights, runs=runs, timeout_s=timeout_s, devices=names)
             if not math.isnan(ran.max_relative_error):  # else there was nothing to compare with
                 _check_outputs(ran.max_relative_error)
             return [ran]
@@ -97,7 +89,7 @@ def run_plan(
         return [_torch(problem, plan, location, runs, tell)]
     if processes is not None or weights is not None:
         raise InvalidInput("an ONNX network runs in a process for each device anyway; leave --processes, --weights out")
-    _check_hash(problem, Path(location))
+    check_hash(problem, Path(location))
     from placewright.execute.onnx_run import run_onnx_alone, run_onnx_plan
 
     tell(f"running the plan {runs} times")
@@ -144,7 +136,33 @@ def find_model(problem: Problem, folder: Path) -> Path:
     )
 
 
-def _check_hash(problem: Problem, path: Path) -> None:
+def check_single(plan: Plan) -> None:
+    """Refuse a plan in which something runs several times side by side.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if len(plan.copies) > 1:
+        raise InvalidInput(
+            f"the plan has {len(plan.copies)} copies of the network side by side, and what runs plans runs one; plan "
+            "for --objective max-load to run a pipeline, or makespan for one sample"
+        )
+    if plan.replicas:
+        raise InvalidInput(
+            "the plan has stages on several devices at once, and what runs plans runs each once; plan "
+            "without --replicate"
+        )
+
+
+def check_hash(problem: Problem, path: Path) -> None:
+    """Refuse another file than the one that was planned.
+
+    Raises
+    ------
+    InvalidInput
+        If it is absent, or has another hash.
+    """
     source = problem.graph.source
     if not path.is_file():
         raise InvalidInput(f"model {str(path)!r} is not a file; correct --model")
@@ -185,7 +203,7 @@ def load_torch(problem: Problem, location: str) -> tuple[Any, tuple[Any, ...], d
 
         return load_py(location.removeprefix("py:"))
     path = Path(location)
-    _check_hash(problem, path)
+    check_hash(problem, path)
     import torch
     from torch.utils import _pytree as pytree
 

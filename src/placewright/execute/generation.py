@@ -89,7 +89,7 @@ def greedy(
     prompts: Sequence[Sequence[int]],
     most: int,
     ends: Collection[int] = (),
-    on_token: Callable[[list[int | None]], None] | None = None,
+    on_token: Callable[[list[int | None]], object] | None = None,
 ) -> Generation:
     """Continue prompts by the most likely token, again and again.
 

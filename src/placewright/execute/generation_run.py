@@ -130,7 +130,7 @@ def decoder_job(
 
 
 def decoder_of(group: ResidentGroup) -> Decoder:
-    """What the ranks say of their decoder."""
+    """Return what the ranks say of their decoder."""
     return next(ready.decoder for ready in group.ready if ready.decoder is not None)
 
 
@@ -158,7 +158,7 @@ def _difference(made: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) 
         if a != b:
             return (
                 f"token {at} of prompt {k} is {a[at] if at < len(a) else 'absent'}, and the unsplit decoder's is "
-                f"{b[at] if at < len(b) else 'absent'}; the plan's run is wrong unless two tokens are as likely, please "
-                "report it with the model"
+                f"{b[at] if at < len(b) else 'absent'}; the plan's run is wrong unless two tokens are as likely, "
+                "please report it with the model"
             )
     return "the unsplit decoder generates something else"

@@ -117,6 +117,12 @@ class OnnxRunner:
         """Inputs of the network."""
         return tuple(self.split.values[name] for name in self.split.inputs)
 
+    @property
+    def lost(self) -> str:
+        """How a worker died that has died; empty while all live."""
+        dead = next((w for w in self._workers if not w.alive), None)
+        return dead.death() if dead is not None else ""
+
     def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Arrays:
         """Run one sample.
 

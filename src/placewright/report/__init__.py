@@ -2,6 +2,7 @@
 
 from placewright.report.calibration import calibration_report
 from placewright.report.explain import explain
+from placewright.report.generation import generation_report, generation_to_json
 from placewright.report.html import html_report
 from placewright.report.links import links_report
 from placewright.report.perfetto import trace, trace_json
@@ -27,6 +28,8 @@ __all__ = [
     "doctor_table",
     "evaluation_report",
     "explain",
+    "generation_report",
+    "generation_to_json",
     "html_report",
     "links_report",
     "plan_report",
