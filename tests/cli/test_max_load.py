@@ -218,7 +218,7 @@ def test_export_writes_the_published_split(placewright: Call, chain: Path, split
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["export", "plan.json", "--format", "vllm"], "--format 'vllm' is unknown; use dnn-partitioning"),
+        (["export", "plan.json", "--format", "tvm"], "--format 'tvm' is unknown; use one of accelerate, diffusers"),
         (["export", "plan.json"], "Missing option '--format'"),
         (["export", "gone.json", "--format", "dnn-partitioning"], "plan file 'gone.json': can't be read"),
         (["export", "chain.json", "--format", "dnn-partitioning"], "plan file 'chain.json': has no 'schema'"),

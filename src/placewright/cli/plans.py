@@ -146,19 +146,34 @@ def verify(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = Fal
 
 def export(
     plan_path: PlanPath,
-    format: Annotated[str, typer.Option("--format", help="dnn-partitioning: its split JSON.")],
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="accelerate, diffusers, llama.cpp, vllm, sglang, tensorrt-llm, torch-pipelining, torchtitan, "
+            "megatron, deepspeed, onnxruntime, openvino, onnx-models (a folder), or dnn-partitioning.",
+        ),
+    ],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it here, not to the terminal.")] = None,
+    budget: Annotated[
+        str, typer.Option("--budget", help="How long to search for the nearest plan that the program can say.")
+    ] = "10s",
+    seed: Seed = 0,
 ) -> int:
-    """Write a plan in the words of another program."""
-    from placewright.export import PLAN_FORMATS, check_format, plan_text
-    from placewright.io import check_writable, read_plan, write_atomic
+    """Write a plan in the words of another program, or the nearest plan that it has words for."""
+    from placewright.export import check_export, export_plan, write_exported
+    from placewright.io import read_plan
+    from placewright.units import parse_seconds
 
-    check_format(format, PLAN_FORMATS)
-    check_writable(output)
+    progress = progress_line()
+    seconds = parse_seconds(budget, "--budget", "10s")
+    check_export(format, output)
     file = read_plan(plan_path)
-    text = plan_text(file.problem, file.plan, format)
+    made = export_plan(file.problem, file.plan, format, folder=plan_path.parent, budget=seconds, seed=seed)
+    for note in made.notes:
+        progress.tell(note)
     if output is None:
-        sys.stdout.write(text)
+        sys.stdout.write(made.text)
     else:
-        write_atomic(output, text)
+        write_exported(output, made)
     return 0

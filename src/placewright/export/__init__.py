@@ -6,18 +6,72 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from placewright.algorithm import Budget
 from placewright.errors import InvalidInput
-from placewright.evaluate import Evaluation, judge
-from placewright.io import problem_to_partitioning, problem_to_text, split_to_json, write_atomic
+from placewright.evaluate import judge
+from placewright.export import (
+    accelerate,
+    deepspeed,
+    diffusers,
+    llama_cpp,
+    megatron,
+    onnx_models,
+    onnxruntime,
+    openvino,
+    sglang,
+    tensorrt_llm,
+    torch_pipelining,
+    torchtitan,
+    vllm,
+)
+from placewright.export.nearest import Nearest, Rules, Stage, as_it_is, nearest
+from placewright.export.target import Exported, Target
+from placewright.io import check_writable, problem_to_partitioning, problem_to_text, split_to_json, write_atomic
 from placewright.plan import Plan
 from placewright.problem import Problem
 
-__all__ = ["PLAN_FORMATS", "PROBLEM_FORMATS", "check_format", "plan_text", "write_problem_as"]
+__all__ = [
+    "PLAN_FORMATS",
+    "PROBLEM_FORMATS",
+    "Exported",
+    "Nearest",
+    "Rules",
+    "Stage",
+    "Target",
+    "check_export",
+    "check_format",
+    "export_plan",
+    "nearest",
+    "write_exported",
+    "write_problem_as",
+]
 
-PLAN_FORMATS: Mapping[str, Callable[[Problem, Plan, Evaluation], str]] = MappingProxyType(
-    {"dnn-partitioning": split_to_json}
+
+def _split(found: Nearest, folder: Path) -> Exported:
+    return Exported(split_to_json(found.problem, found.plan, judge(found.problem, found.plan)))
+
+
+PLAN_FORMATS: Mapping[str, Target] = MappingProxyType(
+    {
+        "accelerate": Target("device_map and max_memory, JSON", accelerate.write, accelerate.RULES),
+        "diffusers": Target("device_map of each component, JSON", diffusers.write, diffusers.RULES),
+        "llama.cpp": Target("command line", llama_cpp.write, llama_cpp.RULES),
+        "vllm": Target("command line", vllm.write, vllm.RULES),
+        "sglang": Target("command line", sglang.write, sglang.RULES),
+        "tensorrt-llm": Target("pp_partition, YAML", tensorrt_llm.write, tensorrt_llm.RULES),
+        "torch-pipelining": Target(
+            "split_spec in a script for torchrun", torch_pipelining.write, torch_pipelining.RULES
+        ),
+        "torchtitan": Target("module_fqns_per_model_part, TOML", torchtitan.write, torchtitan.RULES),
+        "megatron": Target("--pipeline-model-parallel-layout", megatron.write, megatron.RULES),
+        "deepspeed": Target("PipelineModule, Python", deepspeed.write, deepspeed.RULES),
+        "onnxruntime": Target("layer annotations, a script", onnxruntime.write, onnxruntime.RULES),
+        "openvino": Target("affinities, a script", openvino.write, openvino.RULES),
+        "onnx-models": Target("a folder with a model a session call", onnx_models.write, folder=True),
+        "dnn-partitioning": Target("its split JSON", _split),
+    }
 )
-"""Name of a format -> what makes a file's text of a plan."""
+"""Name of a format -> what makes a file of a plan."""
 
 PROBLEM_FORMATS: Mapping[str, Callable[[Problem], str | bytes]] = MappingProxyType(
     {"problem": problem_to_text, "dnn-partitioning": problem_to_partitioning}
@@ -38,16 +92,71 @@ def check_format(name: str, known: Iterable[str]) -> None:
         raise InvalidInput(f"--format {name!r} is unknown; use {'one of ' if len(names) > 1 else ''}{', '.join(names)}")
 
 
-def plan_text(problem: Problem, plan: Plan, format: str) -> str:
-    """Make the text of a plan in a format of :data:`PLAN_FORMATS`.
+def check_export(format: str, output: Path | None) -> None:
+    """Refuse a format that is not known, or an output that it can't be written to, before work is done for it.
 
     Raises
     ------
     InvalidInput
-        If the format is unknown, or can't say this plan.
+        That says what to give instead.
     """
     check_format(format, PLAN_FORMATS)
-    return PLAN_FORMATS[format](problem, plan, judge(problem, plan))
+    if not PLAN_FORMATS[format].folder:
+        check_writable(output)
+    elif output is None:
+        raise InvalidInput(f"--format {format} is several files; name a folder for them with -o FOLDER")
+    elif output.exists() and not output.is_dir():
+        raise InvalidInput(f"--format {format} is several files, and {str(output)!r} is no folder; name another")
+
+
+def export_plan(
+    problem: Problem,
+    plan: Plan,
+    format: str,
+    *,
+    folder: Path | str = ".",
+    budget: float | Budget = 10.0,
+    seed: int = 0,
+) -> Exported:
+    """Put a plan in the words of a format of :data:`PLAN_FORMATS`, or the nearest plan that those can say.
+
+    Parameters
+    ----------
+    problem : Problem
+    plan : Plan
+    format : str
+    folder : path
+        Of the plan file, beside which a model that it was made of is looked for.
+    budget : float or Budget
+        For the search of the nearest plan.
+    seed : int
+
+    Raises
+    ------
+    InvalidInput
+        If the format is unknown, or can say no plan of this problem.
+    """
+    check_format(format, PLAN_FORMATS)
+    target = PLAN_FORMATS[format]
+    if target.rules is None:
+        return target.write(as_it_is(problem, plan), Path(folder))
+    return target.write(nearest(problem, plan, target.rules, budget=budget, seed=seed), Path(folder))
+
+
+def write_exported(path: Path | str, made: Exported) -> None:
+    """Write what was made: a file, or a folder where it is several.
+
+    Raises
+    ------
+    InvalidInput
+        If the path can't be written to.
+    """
+    if not made.files:
+        write_atomic(path, made.text)
+        return
+    Path(path).mkdir(parents=True, exist_ok=True)
+    for name, content in made.files.items():
+        write_atomic(Path(path) / name, content)
 
 
 def write_problem_as(path: Path | str, problem: Problem, format: str) -> None:

@@ -1,0 +1,56 @@
+"""``device_map`` and ``max_memory`` of transformers and accelerate.
+
+Keys are paths of modules, values the number of an accelerator, ``cpu``, ``mps`` or ``xpu:N``; every parameter must be
+in a module that is named (https://huggingface.co/docs/accelerate/usage_guides/big_modeling, "Designing a device map";
+``accelerate.utils.check_device_map``). Layers are not parted: accelerate moves tensors at the entry of modules, and a
+layer's own operators, the residual sums, read from all of its parts (``_no_split_modules`` of transformers).
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import msgspec
+
+from placewright.cluster import Cluster
+from placewright.export.device_words import accelerator_index
+from placewright.export.modules import module_devices
+from placewright.export.nearest import Nearest, Rules
+from placewright.export.target import Exported
+
+__all__ = ["RULES", "device_key", "device_map", "write"]
+
+RULES = Rules("accelerate", "whole layers on devices of one host", ordered=False, one_host=True, tied_twice=False)
+
+KEYS = {"apple": "mps", "arc": "xpu:{}"}
+"""Of accelerators that are no CUDA devices, by how their catalogue entry begins."""
+
+
+def device_key(cluster: Cluster, device: int) -> int | str:
+    """Return accelerate's word for a device."""
+    number = accelerator_index(cluster, device)
+    if number < 0:
+        return "cpu"
+    model = cluster.devices[device].model
+    word = next((word for begin, word in KEYS.items() if model.startswith(begin)), None)
+    return number if word is None else word.format(number)
+
+
+def device_map(found: Nearest) -> dict[str, int | str]:
+    """Map the path of every module to accelerate's word for its device."""
+    devices = module_devices(found.problem.graph, found.plan.device_of)
+    return {path: device_key(found.problem.cluster, i) for path, i in devices.items()}
+
+
+def write(found: Nearest, folder: Path) -> Exported:
+    """Write a JSON object with ``device_map`` and ``max_memory``, in bytes, of the devices that are used."""
+    cluster = found.problem.cluster
+    used = sorted(found.plan.devices_used, key=lambda i: (cluster.devices[i].kind == "cpu", i))
+    limits = {str(device_key(cluster, i)): cluster.capacity_bytes[i] for i in used}
+    document = {
+        "device_map": device_map(found),
+        "max_memory": {key: int(limit) for key, limit in limits.items() if math.isfinite(limit)},
+    }
+    text = msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+    return Exported(text, (found.loss,) if found.loss else ())

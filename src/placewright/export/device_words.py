@@ -1,0 +1,66 @@
+"""Devices and stages as runtimes and their readers call them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from placewright.cluster import Cluster
+from placewright.export.modules import Unit
+from placewright.export.nearest import Nearest
+
+__all__ = ["accelerator_index", "listed_units", "stage_lines", "visible"]
+
+
+def accelerator_index(cluster: Cluster, device: int) -> int:
+    """Count an accelerator among those of its host, in the cluster's order; -1 for a CPU."""
+    own = cluster.devices[device]
+    if own.kind == "cpu":
+        return -1
+    before = cluster.devices[:device]
+    return sum(d.kind != "cpu" and d.host == own.host for d in before)
+
+
+def visible(cluster: Cluster, devices: Sequence[int]) -> str:
+    """Return the setting that makes these accelerators of one host the ranks 0, 1...; empty where that is so by itself.
+
+    Examples
+    --------
+    >>> from placewright.cluster import Device
+    >>> visible(Cluster([Device("a"), Device("b")]), [1, 0])
+    'CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1,0 '
+    """
+    numbers = [accelerator_index(cluster, i) for i in devices]
+    if len({cluster.devices[i].host for i in devices}) > 1 or -1 in numbers:
+        return ""
+    if numbers == list(range(len(numbers))) and len(numbers) == sum(d.kind != "cpu" for d in cluster.devices):
+        return ""
+    return f"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(map(str, numbers))} "
+
+
+def listed_units(units: Iterable[Unit]) -> str:
+    """List paths of modules, layers that follow each other as a range.
+
+    Examples
+    --------
+    >>> listed_units([Unit("wte", (0,)), Unit("h.0", (1,), "h", 0), Unit("h.1", (2,), "h", 1)])
+    'wte, h.0-1'
+    """
+    rows: list[tuple[Unit, Unit]] = []
+    for unit in units:
+        if rows and unit.stack and rows[-1][1].stack == unit.stack and rows[-1][1].number == unit.number - 1:
+            rows[-1] = (rows[-1][0], unit)
+        else:
+            rows.append((unit, unit))
+    return ", ".join(a.path if a is b else f"{a.path}-{b.number}" for a, b in rows)
+
+
+def stage_lines(found: Nearest, mark: str = "#") -> str:
+    """Make a comment line a stage, with its rank, device and modules, after one for what was lost."""
+    cluster = found.problem.cluster
+    lines = [f"{mark} {found.loss}"] if found.loss else []
+    for rank, stage in enumerate(found.stages):
+        device = cluster.devices[stage.device]
+        number = accelerator_index(cluster, stage.device)
+        place = f"CPU of {device.host}" if number < 0 else f"{device.kind} {number} of {device.host}"
+        lines.append(f"{mark} rank {rank}, {device.name} ({place}): {listed_units(stage.units)}")
+    return "".join(f"{''.join(c if c.isprintable() else '?' for c in line)}\n" for line in lines)

@@ -1,0 +1,412 @@
+"""The plan nearest to a plan among those that a target has words for: whole modules, in rows, on known devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from placewright.algorithm import Budget
+from placewright.errors import InvalidInput
+from placewright.evaluate import evaluate, plan_for
+from placewright.export.chain_split import split_chain
+from placewright.export.modules import Unit, main_stack, unit_of_operators, units_of
+from placewright.graph import OperatorGraph
+from placewright.objective import MaxLoad, Throughput
+from placewright.one_copy import one_copy
+from placewright.plan import Plan, Provenance
+from placewright.problem import Problem
+from placewright.solve import solve
+from placewright.units import format_seconds
+
+__all__ = ["Nearest", "Rules", "Stage", "as_it_is", "nearest"]
+
+Ints = npt.NDArray[np.int32]
+
+MOST_RETRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a target can say of a placement.
+
+    Attributes
+    ----------
+    target : str
+        Its name.
+    words : str
+        How it says a placement: completes "... can say this plan only by".
+    ordered : bool
+        Whether each device takes modules that follow each other, once; else any modules.
+    ends : bool
+        Whether modules before the first layer and after the last may be elsewhere than those two.
+    cpus : {"anywhere", "first", "nowhere"}
+        Where devices of kind ``cpu`` may stand in the row.
+    unit : {"module", "operator"}
+        What is placed.
+    one_host : bool
+        Whether all devices are of one host.
+    one_accelerator : bool
+        Whether one device at most is of another kind than ``cpu``, and one CPU.
+    tied_twice : bool
+        Whether the first and the last device each hold weights that the two share.
+    apart : regular expression or None
+        Of operators that may be on a CPU wherever their module is, all of a module's together.
+    """
+
+    target: str
+    words: str
+    ordered: bool = True
+    ends: bool = True
+    cpus: Literal["anywhere", "first", "nowhere"] = "anywhere"
+    unit: Literal["module", "operator"] = "module"
+    one_host: bool = False
+    one_accelerator: bool = False
+    tied_twice: bool = True
+    apart: re.Pattern[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A device and the modules that it has, in their order."""
+
+    device: int
+    units: tuple[Unit, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """A plan that a target can say.
+
+    Attributes
+    ----------
+    problem : Problem
+        That it was judged on: the given one, less what the target knows nothing of.
+    plan : Plan
+    stages : tuple of Stage
+        Runs of modules on one device, in the order of the network.
+    changed : bool
+        Whether it is another plan than the given one.
+    exact : bool
+        Whether no other plan that the target can say is better.
+    loss : str
+        What saying it so costs, in a sentence; empty when nothing was changed.
+    """
+
+    problem: Problem
+    plan: Plan
+    stages: tuple[Stage, ...]
+    changed: bool
+    exact: bool
+    loss: str
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Layers of the main stack in each stage."""
+        stack = main_stack([unit for stage in self.stages for unit in stage.units])
+        return tuple(sum(unit.stack == stack for unit in stage.units) for stage in self.stages)
+
+
+def nearest(problem: Problem, plan: Plan, rules: Rules, *, budget: float | Budget = 10.0, seed: int = 0) -> Nearest:
+    """Find the best plan that a target can say; the given one when it can say that.
+
+    In rows it is the split by :func:`placewright.export.chain_split.split_chain`, judged, and where that is not exact
+    its ends are moved as long as the judge finds a better one. Else modules become colocation classes, and
+    :func:`placewright.solve.solve` is asked; the given plan with each module where most of its time is spent, and the
+    best row, are kept when nothing better is found.
+
+    Raises
+    ------
+    InvalidInput
+        If the target can say no plan that fits.
+    """
+    clock = budget if isinstance(budget, Budget) else Budget(float(budget))
+    posed = _single(problem)
+    units = units_of(posed.graph)
+    if rules.ordered:
+        units = _in_a_row(posed.graph, units)
+    groups = _groups(posed.graph, units, rules)
+    if rules.tied_twice:
+        posed = _untied(posed, groups)
+    alone = len(plan.copies) <= 1 and not plan.replicas
+    if (
+        alone
+        and _says(posed, plan, groups, rules)
+        and (kept := plan_for(posed, plan.device_of, schedule=plan.schedule))
+    ):
+        return Nearest(posed, kept, _stages(units, kept.device_of), False, True, "")
+    found: list[Plan] = []
+    sure = rules.apart is None
+    for devices in _choices(posed, rules):
+        row = _row(posed, groups, devices, rules, clock) if rules.unit == "module" else None
+        if row is not None:
+            found.append(row[0])
+            mixed = _with_apart(posed, plan, row[0], rules)
+            found += [mixed] if mixed is not None else []
+        other = _anywhere(posed, plan, groups, devices, clock, seed) if not rules.ordered else row
+        found += [other[0]] if other is not None else []
+        sure &= other is None or other[1]
+    if not found:
+        raise InvalidInput(
+            f"{rules.target} can say a plan only by {rules.words}, and none such fits this cluster; allow "
+            "more memory or devices, or use another --format"
+        )
+    best = min(found, key=lambda q: q.value_s)
+    best = replace(best, provenance=Provenance("nearest", seed, plan.provenance.version, {"target": rules.target}))
+    return Nearest(
+        posed, best, _stages(units, best.device_of), True, sure, _loss(rules, plan.value_s, best.value_s, sure)
+    )
+
+
+def _loss(rules: Rules, before_s: float, after_s: float, sure: bool) -> str:
+    change = after_s / before_s - 1.0 if before_s > 0 else 0.0
+    return (
+        f"{rules.target} can say this plan only by {rules.words}: {format_seconds(after_s)} instead of "
+        f"{format_seconds(before_s)} ({change:+.1%}), the best {'that it can say' if sure else 'found'}"
+    )
+
+
+def _single(problem: Problem) -> Problem:
+    """Return the problem without what no target knows: copies of the network, replicated stages."""
+    if isinstance(problem.objective, Throughput):
+        return one_copy(problem)
+    if isinstance(problem.objective, MaxLoad) and problem.objective.replicate:
+        return _with(problem, problem.graph, objective=replace(problem.objective, replicate=False))
+    return problem
+
+
+def _with(problem: Problem, graph: OperatorGraph, *, objective: MaxLoad | None = None) -> Problem:
+    return Problem(graph, problem.cluster, problem.times, objective or problem.objective, problem.wishes, problem.name)
+
+
+def _in_a_row(graph: OperatorGraph, units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """Order units so that no edge between forward operators goes back, those of the graph first."""
+    of = unit_of_operators(units, len(graph))
+    reads: list[set[int]] = [set() for _ in units]
+    for v, row in enumerate(graph.predecessors):
+        if not graph.operators[v].backward:
+            reads[of[v]] |= {int(of[p]) for p in row if not graph.operators[p].backward} - {int(of[v])}
+    order: list[int] = []
+    while len(order) < len(units):
+        done = set(order)
+        free = next((k for k in range(len(units)) if k not in done and reads[k] <= done), None)
+        if free is None:
+            names = ", ".join(units[k].path for k in range(len(units)) if k not in done)[:200]
+            raise InvalidInput(
+                f"modules read from each other in a circle ({names}), so they form no row of stages; use a format that "
+                "places modules anywhere, as accelerate does"
+            )
+        order.append(free)
+    return tuple(units[k] for k in order)
+
+
+def _groups(graph: OperatorGraph, units: Sequence[Unit], rules: Rules) -> list[list[int]]:
+    """Operators that the target keeps together, in a row."""
+    stack = main_stack(units)
+    if rules.unit == "operator":
+        return [[v] for v in range(len(graph))]
+    if rules.ends:
+        return [list(unit.operators) for unit in units]
+    layers = [k for k, unit in enumerate(units) if unit.stack == stack]
+    if not stack:
+        raise InvalidInput(
+            f"{rules.target} splits a model at its layers, and no operator of this network is named for a numbered one "
+            "(as model.layers.3.mlp is); use another --format"
+        )
+    rows = []
+    for k, at in enumerate(layers):
+        low = 0 if k == 0 else at
+        high = layers[k + 1] if k + 1 < len(layers) else len(units)
+        rows.append([v for unit in units[low:high] for v in unit.operators])
+    return rows
+
+
+def _untied(problem: Problem, groups: Sequence[Sequence[int]]) -> Problem:
+    """Return the problem with weights that groups share held by each of them, in place of one device for all."""
+    graph = problem.graph
+    of = {v: k for k, row in enumerate(groups) for v in row}
+    classes, operators = [], list(graph.operators)
+    for members in graph.colocation:
+        rows = [list(row) for _, row in groupby(sorted(members, key=lambda v: of[v]), key=lambda v: of[v])]
+        classes += [row for row in rows if len(row) > 1]
+        heavy = operators[max(members, key=lambda v: operators[v].weight_bytes)]
+        held = {part: getattr(heavy, part) for part in ("weight_bytes", "gradient_bytes", "optimizer_bytes")}
+        for row in rows if len(rows) > 1 else ():
+            if max(operators[v].weight_bytes for v in row) < heavy.weight_bytes:
+                operators[row[0]] = replace(operators[row[0]], **held)
+    if operators == list(graph.operators) and len(classes) == len(graph.colocation):
+        return problem
+    return _with(problem, OperatorGraph(operators, graph.tensors, classes, graph.name, graph.source))
+
+
+def _choices(problem: Problem, rules: Rules) -> Iterator[list[int]]:
+    """Yield the sets of devices that a plan may use."""
+    devices = problem.cluster.devices
+    known = [i for i, d in enumerate(devices) if rules.cpus != "nowhere" or d.kind != "cpu"]
+    rows = [known]
+    if rules.one_host:
+        rows = [[i for i in known if devices[i].host == host] for host in dict.fromkeys(devices[i].host for i in known)]
+    for row in rows:
+        cpus = [i for i in row if devices[i].kind == "cpu"]
+        others = [i for i in row if devices[i].kind != "cpu"]
+        if rules.one_accelerator and len(cpus) <= 1 < len(others):
+            yield from ([*cpus, i] for i in others)
+        elif rules.one_accelerator and (len(cpus) > 1 or len(others) > 1):
+            yield from ([c, i] for c in cpus for i in others or cpus if i != c)
+        else:
+            yield row
+
+
+def _says(problem: Problem, plan: Plan, groups: Sequence[Sequence[int]], rules: Rules) -> bool:
+    """Whether the target has words for a plan as it is."""
+    at = [set(plan.device_of[row].tolist()) for row in _less_apart(problem, plan, groups, rules)]
+    if any(len(devices) > 1 for devices in at):
+        return False
+    used = {i for devices in at for i in devices}
+    if not any(used <= set(devices) for devices in _choices(problem, rules)):
+        return False
+    row = [i for i, _ in groupby(devices.pop() for devices in at)]
+    cpu = [problem.cluster.devices[i].kind == "cpu" for i in row]
+    return not rules.ordered or (len(set(row)) == len(row) and (rules.cpus != "first" or not any(cpu[1:])))
+
+
+def _less_apart(problem: Problem, plan: Plan, groups: Sequence[Sequence[int]], rules: Rules) -> Iterator[list[int]]:
+    """Leave out of each group what its target may say apart, where the plan has it on one CPU."""
+    for group in groups:
+        row = list(group)
+        if rules.apart is not None:
+            apart = _apart(problem, row, rules.apart)
+            devices = set(plan.device_of[apart].tolist())
+            if len(apart) < len(row) and len(devices) == 1 and _is_cpu(problem, devices.pop()):
+                row = [v for v in row if v not in set(apart)]
+        yield row
+
+
+def _apart(problem: Problem, row: Sequence[int], pattern: re.Pattern[str]) -> list[int]:
+    return [v for v in row if pattern.search(problem.graph.operators[v].name)]
+
+
+def _is_cpu(problem: Problem, device: int) -> bool:
+    return problem.cluster.devices[device].kind == "cpu"
+
+
+def _with_apart(problem: Problem, plan: Plan, whole: Plan, rules: Rules) -> Plan | None:
+    """Put what may be apart where the given plan has it on a CPU."""
+    if rules.apart is None:
+        return None
+    device = whole.device_of.copy()
+    for unit in units_of(problem.graph):
+        apart = _apart(problem, unit.operators, rules.apart)
+        devices = set(plan.device_of[apart].tolist())
+        if len(devices) == 1 and _is_cpu(problem, next(iter(devices))):
+            device[apart] = devices.pop()
+    return plan_for(problem, device)
+
+
+def _row(
+    problem: Problem, groups: Sequence[Sequence[int]], devices: Sequence[int], rules: Rules, clock: Budget
+) -> tuple[Plan, bool] | None:
+    """Split the row of groups, with less memory where live tensors need it, and improve on what is not exact."""
+    first = [i for i in devices if rules.cpus == "first" and problem.cluster.devices[i].kind == "cpu"]
+    capacity = np.array(problem.cluster.capacity_bytes, dtype=np.float64)
+    for retry in range(MOST_RETRIES):
+        split = split_chain(problem, groups, devices, first_only=first, capacity_bytes=capacity)
+        if split is None:
+            return None
+        at = list(split.device_of_group)
+        judged = evaluate(problem, _placed(problem, groups, at))
+        if judged.feasible:
+            best = plan_for(problem, _placed(problem, groups, at))
+            if best is not None:
+                exact = split.exact and retry == 0
+                return (best, True) if exact else (_shifted(problem, groups, at, best, clock), False)
+        over = [i for i, use in enumerate(judged.devices) if use.memory_bytes > problem.cluster.capacity_bytes[i]]
+        for i in over or range(len(capacity)):
+            capacity[i] *= (
+                0.97 if not over else min(0.97, problem.cluster.capacity_bytes[i] / judged.devices[i].memory_bytes)
+            )
+    return None
+
+
+def _placed(problem: Problem, groups: Sequence[Sequence[int]], at: Sequence[int]) -> Ints:
+    device = np.zeros(len(problem.graph), dtype=np.int32)
+    for row, i in zip(groups, at, strict=True):
+        device[list(row)] = i
+    return device
+
+
+def _shifted(problem: Problem, groups: Sequence[Sequence[int]], at: list[int], best: Plan, clock: Budget) -> Plan:
+    """Move the ends of blocks as long as that makes the plan better."""
+    steps = (1, -1, 2, -2, 4, -4)
+    improved = True
+    while improved and not clock.spent:
+        improved = False
+        ends = [k for k in range(1, len(at)) if at[k] != at[k - 1]]
+        for k in ends:
+            for step in steps:
+                if clock.spent:
+                    return best
+                low, high = (k, k + step) if step > 0 else (k + step, k)
+                moved = list(at)
+                if not 0 <= low < high <= len(at):
+                    continue
+                moved[low:high] = [at[k - 1] if step > 0 else at[k]] * (high - low)
+                if len([i for i, _ in groupby(moved)]) != len(set(moved)):
+                    continue
+                plan = plan_for(problem, _placed(problem, groups, moved))
+                if plan is not None and plan.value_s < best.value_s * (1 - 1e-9):
+                    at, best, improved = moved, plan, True
+                    break
+            if improved:
+                break
+    return best
+
+
+def _anywhere(
+    problem: Problem, plan: Plan, groups: Sequence[Sequence[int]], devices: Sequence[int], clock: Budget, seed: int
+) -> tuple[Plan, bool] | None:
+    """Solve with groups as colocation classes, and compare with each where most of its time is spent."""
+    graph = problem.graph
+    tied = OperatorGraph(
+        graph.operators,
+        graph.tensors,
+        [*graph.colocation, *(row for row in groups if len(row) > 1)],
+        graph.name,
+        graph.source,
+    )
+    times = np.full_like(problem.times.processing_s, np.inf)
+    times[:, list(devices)] = problem.times.processing_s[:, list(devices)]
+    among = replace(problem.times, processing_s=times)
+    whole = Problem(tied, problem.cluster, among, problem.objective, problem.wishes, problem.name)
+    p = np.where(np.isfinite(problem.times.processing_s), problem.times.processing_s, 0.0)
+    at = []
+    for row in groups:
+        spent = np.bincount(
+            plan.device_of[list(row)], weights=p[list(row), plan.device_of[list(row)]], minlength=len(problem.cluster)
+        )
+        at.append(int(spent.argmax()))
+    started = plan_for(whole, _placed(problem, groups, at))
+    result = solve(whole, budget=clock, seed=seed)
+    if result.infeasible:
+        return None
+    best = min((q for q in (started, result.plan) if q is not None), key=lambda q: q.value_s, default=None)
+    if best is None:
+        return None
+    judged = plan_for(problem, best.device_of, schedule=best.schedule, call_of=best.call_of)
+    sure = result.lower_bound_s >= best.value_s * (1 - 1e-6)
+    return None if judged is None else (judged, sure)
+
+
+def as_it_is(problem: Problem, plan: Plan) -> Nearest:
+    """Take a plan for a target that can say any."""
+    return Nearest(problem, plan, (), False, True, "")
+
+
+def _stages(units: Sequence[Unit], device_of: Ints) -> tuple[Stage, ...]:
+    runs = groupby(units, key=lambda unit: int(device_of[unit.operators[0]]))
+    return tuple(Stage(device, tuple(row)) for device, row in runs)
