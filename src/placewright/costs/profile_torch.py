@@ -17,11 +17,11 @@ from placewright.capture.torch_meta import concrete, tensors_of
 from placewright.capture.torch_program import TorchOperator, TorchProgram, take_apart
 from placewright.capture.torch_pt2 import read_pt2
 from placewright.capture.torch_spec import load_py
-from placewright.costs.tasks import Answer, Input, Task, TorchUnit
+from placewright.costs.tasks import Answer, Conversion, Input, Task, TorchUnit
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
 
-__all__ = ["TorchNetwork"]
+__all__ = ["TorchNetwork", "program_of"]
 
 _INDEXED = ("embedding", "index", "index_select", "gather", "index_put", "scatter", "index_add", "index_copy")
 """Operators whose integer arguments point into their first one."""
@@ -47,7 +47,7 @@ class TorchNetwork:
 
     def __init__(self, model: str | Path | ExportedProgram, graph: OperatorGraph) -> None:
         self.graph = graph
-        self.program: TorchProgram = take_apart(_program(model), fold=any(v.folded for v in graph.operators))
+        self.program: TorchProgram = take_apart(program_of(model), fold=any(v.folded for v in graph.operators))
         operators = {v.name: v for v in self.program.operators}
         absent = [name for v in graph.operators for name in v.part_names if name not in operators]
         if absent:
@@ -77,6 +77,10 @@ class TorchNetwork:
         """Make the task that times the network: all of its calls in order."""
         calls, inputs = self._calls(self.program.operators)
         return TorchUnit(inputs, calls, whole=True)
+
+    def converting(self, conversion: Conversion) -> None:
+        """Torch converts no layouts behind the network's back."""
+        return None
 
     def pieces(self) -> None:
         """Torch runs an operator at a time as it is: a cut adds no more than a call."""
@@ -134,7 +138,8 @@ class TorchNetwork:
         raise InvalidInput(f"an argument of type {type(argument).__name__} can't be handed to another process")
 
 
-def _program(model: str | Path | ExportedProgram) -> ExportedProgram:
+def program_of(model: str | Path | ExportedProgram) -> ExportedProgram:
+    """Export, or read, the program that a graph was captured from."""
     if isinstance(model, ExportedProgram):
         return model
     text = str(model)

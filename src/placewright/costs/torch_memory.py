@@ -19,9 +19,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from placewright.capture.torch_alias import is_getitem, operator_name
 from placewright.capture.torch_inline import flat_graph
 from placewright.capture.torch_meta import call_key, dtype_name, run_on_meta, tensors_of
+from placewright.capture.torch_program import take_apart
 from placewright.capture.torch_weights import find_weights
 
-__all__ = ["CallMemory", "ProgramMemory", "call_memory", "program_memory"]
+__all__ = ["CallMemory", "ProgramMemory", "call_memory", "program_memory", "workspaces"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,19 @@ def program_memory(program: ExportedProgram) -> ProgramMemory:
             best = live, workspace[k], node.name
         live -= sum(sizes[s] for s in dead[k])
     return ProgramMemory(_weights(program), *best)
+
+
+def workspaces(program: ExportedProgram) -> dict[str, int]:
+    """Find the bytes that operators hold beside their results while they run, by name; none: left out."""
+    known: dict[str, int] = {}
+    found = {}
+    for v in take_apart(program).operators:
+        if tensors_of(v.node.meta.get("val")) and v.node.op == "call_function":
+            key = call_key(v.node)
+            if key not in known:
+                known[key] = call_memory(v.node).workspace_bytes
+            found[v.name] = known[key]
+    return {name: size for name, size in found.items() if size}
 
 
 def _weights(program: ExportedProgram) -> dict[str, int]:
