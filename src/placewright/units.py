@@ -15,6 +15,7 @@ __all__ = [
     "parse_bytes_per_second",
     "parse_flops_per_second",
     "parse_seconds",
+    "parse_tokens",
 ]
 
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -115,6 +116,28 @@ def parse_seconds(value: object, what: str = "time", example: str = "5 us") -> f
     (0.25, 120.0, 3.0)
     """
     return _scaled(value, {**_SECONDS, "": 1.0}, what, example)
+
+
+_TOKENS = {"": 1.0, "k": 1024.0, "K": 1024.0, "M": 1024.0**2}
+
+
+def parse_tokens(value: object, what: str = "tokens") -> int:
+    """Count of ``2k`` (2,048), ``1M`` (1,048,576), or a bare number of tokens: contexts come in powers of two.
+
+    Raises
+    ------
+    InvalidInput
+        If it is below 1, above 2^31, or no whole number.
+
+    Examples
+    --------
+    >>> parse_tokens("32k"), parse_tokens("1.5k"), parse_tokens(100)
+    (32768, 1536, 100)
+    """
+    number = _scaled(value, _TOKENS, what, "32k")
+    if not 1 <= number <= 2**31 or number != round(number):
+        raise InvalidInput(f"{what} {value!r} is not a whole number from 1 to 2^31; write for example '32k' for 32,768")
+    return round(number)
 
 
 def format_seconds(seconds: float) -> str:

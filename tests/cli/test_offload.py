@@ -121,7 +121,10 @@ def test_a_problem_file_keeps_its_limit(placewright: Call, tmp_path: Path) -> No
         ((*OFFLOAD, "--calls", "0"), "--calls '0' is neither a whole number from 1 to 999999999 nor 'any'; write for"),
         ((*OFFLOAD, "--contention", "link"), "--contention is for the objective makespan, and this one is offload"),
         ((*OFFLOAD, "--replicate"), "--replicate is for the objective max-load, and this one is offload"),
-        (("--objective", "off"), "objective 'off' is unknown; use one of makespan, token-latency, max-load, throughput, offload"),
+        (
+            ("--objective", "off"),
+            "objective 'off' is unknown; use one of makespan, token-latency, max-load, throughput, offload",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["plan", "compare"])

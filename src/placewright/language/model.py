@@ -10,12 +10,17 @@ from typing import Any
 from placewright.errors import InvalidInput
 from placewright.language.configuration import Configuration
 from placewright.language.decoder import add_decoder
+from placewright.language.encoder_decoder import ENCODER_DECODERS
 from placewright.language.families import FAMILIES
 from placewright.language.part import Part, Parts, Stream
+from placewright.language.vision import SEEING, add_vision
 
 __all__ = ["LanguageModel", "model_of"]
 
-MOST_LAYERS_TOLD = 8
+_TEXT_OF: Mapping[str, str] = MappingProxyType(
+    {"qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen2_5_vl": "qwen2", "qwen2_5_vl_text": "qwen2"}
+)
+"""Families of decoders that have another name inside a vision-language model."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,8 @@ class LanguageModel:
         Of its weights and activations as its configuration says: ``bf16``; empty where it doesn't.
     weight_bytes : mapping of str to int
         True bytes of the weights of parts, where a file says them.
+    encodes_prompt : bool
+        Whether a prompt is read by an encoder, and the decoder begins with one token.
     """
 
     name: str
@@ -42,6 +49,7 @@ class LanguageModel:
     longest: int | None = None
     dtype: str = ""
     weight_bytes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    encodes_prompt: bool = False
 
     @property
     def parameters(self) -> int:
@@ -68,17 +76,39 @@ def model_of(given: Mapping[str, Any], name: str = "") -> LanguageModel:
         If the kind of model is unknown, or a number is missing or out of range.
     """
     kind = str(given.get("model_type", ""))
-    parts, tokens = Parts(), dict[Stream, int]()
+    parts = Parts()
+    tokens: dict[Stream, int] = {}
     if kind in FAMILIES:
         family = FAMILIES[kind]
         text = Configuration(given, family.aliases, family.defaults)
         add_decoder(parts, text, family, family.root)
+    elif kind in ENCODER_DECODERS:
+        text = Configuration(given)
+        tokens = ENCODER_DECODERS[kind](parts, text)
+    elif kind in SEEING:
+        text, tokens = _seeing(parts, given, kind)
     else:
+        known = ", ".join(sorted((*FAMILIES, *ENCODER_DECODERS, *SEEING)))
         raise InvalidInput(
-            f"model_type {kind!r} is not known; these are: {', '.join(sorted(FAMILIES))}. "
+            f"model_type {kind!r} is not known; these are: {known}. "
             "Another network can be captured: py:package.module:function",
             what="configuration",
         )
-    longest = text.value("max_position_embeddings")
+    longest = text.value("max_position_embeddings") or text.value("max_target_positions")
     dtype = DTYPES.get(str(text.value("dtype") or text.value("torch_dtype") or given.get("torch_dtype")), "")
-    return LanguageModel(name or kind, tuple(parts.parts), tokens, longest, dtype)
+    encodes = kind in ENCODER_DECODERS and "source" not in tokens
+    return LanguageModel(name or kind, tuple(parts.parts), tokens, longest, dtype, encodes_prompt=encodes)
+
+
+def _seeing(parts: Parts, given: Mapping[str, Any], kind: str) -> tuple[Configuration, dict[Stream, int]]:
+    """Add a vision-language model; the configuration of its text, and the rows of an image."""
+    whole = Configuration(given)
+    inner = given["text_config"] if isinstance(given.get("text_config"), Mapping) else given
+    of_text = str(inner.get("model_type", kind))
+    family = FAMILIES[of_text if of_text in FAMILIES else _TEXT_OF.get(of_text, "llama")]
+    tied = given.get("tie_word_embeddings", inner.get("tie_word_embeddings"))
+    text = Configuration({**inner, "tie_word_embeddings": tied}, family.aliases, family.defaults, "text_config")
+    seen, tokens = add_vision(parts, whole, text.count("hidden_size"))
+    parts.stream = "text"
+    add_decoder(parts, text, family, "model.language_model", (seen,))
+    return text, tokens

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from placewright.costs.weight_formats import WeightFormat, is_head
 from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.language.model import LanguageModel
 from placewright.language.part import Part, Stream
 
-__all__ = ["Formats", "Step", "step_graph"]
+__all__ = ["Formats", "Step", "step_graph", "weight_bytes"]
 
 BITS: Mapping[str, int] = {"fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8}
 """Of a number, by dtype."""
@@ -30,14 +31,14 @@ class Formats:
     ----------
     dtype : str
         Of the arithmetic, of activations, and of weights that are not quantised.
-    weight_bits : float or None
-        Of each quantised weight, scales included; ``None``: those of ``dtype``.
+    weights : WeightFormat or None
+        Of the weights that it covers; ``None``: ``dtype``.
     cache_bits : float or None
         Of each number in the key-value cache; ``None``: those of ``dtype``.
     """
 
     dtype: str = "bf16"
-    weight_bits: float | None = None
+    weights: WeightFormat | None = None
     cache_bits: float | None = None
 
     @property
@@ -45,10 +46,16 @@ class Formats:
         """Of an activation."""
         return BITS[self.dtype]
 
-    def weights(self, part: Part, parameters: int) -> int:
+    def size_bytes(self, part: Part, parameters: int) -> int:
         """Bytes of so many weights of a part; rounded up."""
-        bits = self.weight_bits if part.quantised and self.weight_bits is not None else self.bits
+        bits = self.weights.bits if self.weights is not None and self._covers(part, self.weights) else self.bits
         return ceil(parameters * bits / 8)
+
+    def _covers(self, part: Part, format: WeightFormat) -> bool:
+        if format.covers == "all":
+            return True
+        products_only = format.covers == "products" and (part.kind == "embedding" or is_head(part.name))
+        return part.quantised and not products_only
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,17 @@ class Step:
         return rows * part.width * FLOPS.get(part.kind, 1)
 
 
-def step_graph(model: LanguageModel, step: Step, formats: Formats, *, sequences: int | None = None) -> OperatorGraph:
+def weight_bytes(model: LanguageModel, formats: Formats) -> int:
+    """Bytes of all weights of a model."""
+    return sum(_held(model, p, formats) for p in model.parts)
+
+
+def _held(model: LanguageModel, part: Part, formats: Formats) -> int:
+    known = model.weight_bytes.get(part.name)
+    return formats.size_bytes(part, part.parameters) if known is None else known
+
+
+def step_graph(model: LanguageModel, step: Step, formats: Formats, *, held: Step | None = None) -> OperatorGraph:
     """Make the operator graph of one step; parts that don't run are operators without work.
 
     Parameters
@@ -123,8 +140,8 @@ def step_graph(model: LanguageModel, step: Step, formats: Formats, *, sequences:
     model : LanguageModel
     step : Step
     formats : Formats
-    sequences : int or None
-        That the cache has room for; ``None``: those of the step.
+    held : Step or None
+        The sequences and tokens that the cache has room for; ``None``: those of the step.
 
     Returns
     -------
@@ -132,16 +149,17 @@ def step_graph(model: LanguageModel, step: Step, formats: Formats, *, sequences:
         One operator a part, in the same order; the work of an expert is that of one that has a token.
     """
     index = {p.name: v for v, p in enumerate(model.parts)}
-    weights = {p.name: model.weight_bytes.get(p.name, formats.weights(p, p.parameters)) for p in model.parts}
+    weights = {p.name: _held(model, p, formats) for p in model.parts}
     made = [step.rows(p.stream) * p.width * formats.bits // 8 for p in model.parts]
     readers: list[list[int]] = [[] for _ in model.parts]
     operators = []
+    room = held or step
     for v, part in enumerate(model.parts):
         runs = step.runs(part)
-        held = weights[part.name]
-        read = weights[part.tied] if part.tied else held
+        own = weights[part.name]
+        read = weights[part.tied] if part.tied else own
         if part.kind == "embedding":
-            read = min(read, formats.weights(part, step.rows(part.stream) * part.width))
+            read = min(read, formats.size_bytes(part, step.rows(part.stream) * part.width))
         traffic, cache = read, 0
         for name in part.reads:
             u = index[name]
@@ -151,16 +169,15 @@ def step_graph(model: LanguageModel, step: Step, formats: Formats, *, sequences:
         traffic += _part_of(made[v], part, step)
         if part.cache is not None:
             bits = formats.bits if formats.cache_bits is None else formats.cache_bits
-            kept = step.kept(part)
-            cache = part.cache.size_bytes(step.batch if sequences is None else sequences, kept, bits)
-            traffic += part.cache.size_bytes(step.batch, kept, bits)
+            cache = part.cache.size_bytes(room.batch, room.kept(part), bits)
+            traffic += part.cache.size_bytes(step.batch, step.kept(part), bits)
         operators.append(
             Operator(
                 part.name,
                 KINDS.get(part.kind, part.kind),
                 step.flops(part) if runs else 0,
                 traffic if runs else 0,
-                held,
+                own,
                 cache,
                 formats.dtype,
             )
