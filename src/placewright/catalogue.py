@@ -146,6 +146,8 @@ class Efficiency(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     convolution: Correction | None = None
     prefill: Correction | None = None
     decode: Correction | None = None
+    function: Correction | None = None
+    window: Correction | None = None
     other: Correction | None = None
 
 

@@ -1,4 +1,4 @@
-"""Calibration: the ten operators, the correction of a curve that is known, and the way from a device to an entry."""
+"""Calibration: the twelve operators, the correction of a curve that is known, and the way from a device to an entry."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from placewright import catalogue, host
 from placewright.capture import onnx_flops
 from placewright.cluster import Cluster, Device
 from placewright.costs.analytic import device_curves
-from placewright.costs.calibrate import as_runtime, calibrate, chosen_device, correct, entry_of, trials
+from placewright.costs.calibrate import GROUPS, as_runtime, calibrate, chosen_device, correct, entry_of, trials
 from placewright.costs.curve import Curve, Figures, Work
 from placewright.errors import InvalidInput
 
@@ -18,12 +18,12 @@ FIGURES = {"flops_per_s": {"fp32": 1e11}, "memory_bandwidth_bytes_per_s": 2e10, 
 CPU = Device("cpu", kind="cpu", cores=(host.available_cores()[0],), **FIGURES)  # type: ignore[arg-type]
 
 
-def test_ten_operators_speak_for_three_classes() -> None:
+def test_twelve_operators_speak_for_five_classes() -> None:
     """Each class has at least as many operators as numbers that are fitted to them."""
     found = trials()
-    assert len(found) == 10 == len({t.name for t in found})
-    counts = {g: sum(t.group == g for t in found) for g in ("product", "convolution", "other")}
-    assert counts == {"product": 3, "convolution": 3, "other": 4}
+    assert len(found) == 12 == len({t.name for t in found})
+    counts = {g: sum(t.group == g for t in found) for g in GROUPS}
+    assert counts == {"product": 3, "convolution": 3, "other": 4, "function": 1, "window": 1}
 
 
 def test_their_work_is_counted_as_that_of_captured_networks() -> None:
@@ -32,7 +32,7 @@ def test_their_work_is_counted_as_that_of_captured_networks() -> None:
     assert onnx
     from placewright.capture.onnx_values import Value
 
-    for trial in trials():
+    for trial in trials("onnxruntime"):
         kind, attributes = trial.onnx
         inputs = [Value(shape, "fp32", 32) for shape in trial.inputs]
         if kind == "Conv":
@@ -56,6 +56,8 @@ def test_the_correction_finds_a_device_that_is_known() -> None:
         "product": Curve(1.6, 3.0, 2.0),
         "convolution": Curve(0.7, 1.5, 2.0),
         "other": Curve(0.1, 2.5, 2.0),
+        "function": Curve(0.02, 2.5, 2.0),
+        "window": Curve(0.003, 2.5, 2.0),
     }
     figures = Figures(1e11, 2e10)
     seconds = np.array(
@@ -98,11 +100,11 @@ def test_an_entry_survives_the_file_and_changes_the_curve(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("runtime", ["torch", "onnxruntime"])
 def test_every_operator_can_be_measured_here(runtime: str) -> None:
-    """One CPU core of this machine: ten positive times, and the corrected curve is nearer than the assumed one."""
+    """One CPU core of this machine: twelve positive times, and the corrected curve is nearer than the assumed one."""
     pytest.importorskip(runtime)
     pytest.importorskip("onnx")
     found = calibrate(CPU, runtime=as_runtime(runtime))
-    assert found.measured_s.shape == (10,) and (found.measured_s > 0).all()
+    assert found.measured_s.shape == (12,) and (found.measured_s > 0).all()
     before, after = (np.median(np.abs(np.log(p / found.measured_s))) for p in (found.before_s, found.after_s))
     assert after < before
 

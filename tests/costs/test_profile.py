@@ -43,7 +43,7 @@ class Fake:
         self.fails, self.whole_s, self.cut_s, self.conversions_s = fails, whole_s, cut_s, conversions_s
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Fake:
-        monkeypatch.setattr(MODULE, "_network", lambda model, graph: self)
+        monkeypatch.setattr(MODULE, "network_of", lambda model, graph: self)
         monkeypatch.setattr(MODULE, "MeasuringProcess", self.process)
         return self
 

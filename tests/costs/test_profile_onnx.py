@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from placewright.capture import capture
+from placewright.capture.onnx_flops import VIEWS
 from placewright.costs import profile_onnx
 from placewright.costs.onnx_bench import OnnxBench
 from placewright.costs.onnx_layout import ends_apart, surrounded
@@ -124,7 +125,7 @@ def test_shapes_and_indices_that_are_made_up_are_valid(path: Path, bench: OnnxBe
     assert run(reshape.model, {"d": np.zeros((2, 16, 6, 6), np.float32)})["e"].shape == (2, 576)
     for v in range(len(net.graph)):
         answer = bench.answer(net.unit(v))
-        assert answer.runs >= 5 and answer.seconds >= 0
+        assert (answer.runs >= 5 or net.graph.operators[v].kind in VIEWS) and answer.seconds >= 0
 
 
 def test_large_weights_are_not_carried_but_keep_their_shape(path: Path, bench: OnnxBench) -> None:

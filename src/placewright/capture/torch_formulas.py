@@ -102,6 +102,13 @@ def _all_of_first_matrix(node: Node, shapes: list[Shape], made: int) -> int:
     return 2 * max(math.prod(s) for s in shapes)
 
 
+def _power(node: Node, shapes: list[Shape], made: int) -> int:
+    """As products where the exponent is small and whole, as a root where it is a half; else a function."""
+    exponent = _argument(node, 1, "exponent")
+    given = abs(float(exponent)) if isinstance(exponent, int | float) else 0.0
+    return made * {1.0: 1, 2.0: 1, 3.0: 2, 4.0: 2, 0.5: 2}.get(given, 8)
+
+
 def _outer(node: Node, shapes: list[Shape], made: int) -> int:
     return made
 
@@ -142,6 +149,7 @@ _RULES: dict[str, Callable[[Node, list[Shape], int], int]] = {
     **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _recurrent),
     **dict.fromkeys(("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"), _recurrent),
     "deform_conv2d": _deformable,
+    "pow": _power,
     **dict.fromkeys(("bilinear", "_trilinear"), _trilinear),
     "_addmm_activation": _added_product,
     **dict.fromkeys(("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu"), _attention),

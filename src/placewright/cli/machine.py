@@ -87,7 +87,7 @@ def calibrate(
     runtime: Annotated[str, typer.Option("--runtime", help="torch or onnxruntime.")] = "torch",
     name: Annotated[str | None, typer.Option("--name", help="Of the entry: a cluster file's model.")] = None,
 ) -> int:
-    """Measure ten operators on a device, correct its curve, and add it to a catalogue."""
+    """Measure twelve operators on a device, correct its curve, and add it to a catalogue."""
     from placewright.costs.calibrate import calibrate_named, catalogue_text
     from placewright.io import check_writable, read_cluster, write_atomic
     from placewright.report import calibration_report

@@ -40,8 +40,25 @@ CONVOLUTIONS = _words(
 )
 """The same of convolutions."""
 
+FUNCTIONS = _words(
+    "aten.tanh aten.sin aten.cos aten.tan aten.asin aten.acos aten.atan aten.atan2 aten.sinh aten.cosh aten.asinh "
+    "aten.acosh aten.atanh aten.log aten.log2 aten.log10 aten.log1p aten.exp2 aten.expm1 aten.softplus aten.elu "
+    "aten.selu aten.celu aten.mish aten.erfinv aten.lgamma "
+    "log sin cos tan asin acos atan sinh cosh asinh acosh atanh softplus elu selu celu mish pow"
+)
+"""Kinds, in lower case, that back-ends on CPUs compute by slow library functions; others are vectorised throughout."""
+
+WINDOWS = _words(
+    "aten.max_pool1d aten.max_pool2d aten.max_pool3d aten.max_pool2d_with_indices aten.max_pool3d_with_indices "
+    "aten.avg_pool1d aten.avg_pool2d aten.avg_pool3d aten.lp_pool1d aten.lp_pool2d lrn lppool"
+)
+"""The same of windows. ONNX Runtime's poolings are vectorised."""
+
 QUERY_BLOCK = 128
 """New tokens that a kernel of fused attention takes at once."""
+
+VECTOR_CLASSES = ("function", "window", "other")
+"""Classes that compute on the vector units."""
 
 _BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1, "int64": 8}
 _Column = npt.NDArray[np.float64]
@@ -116,13 +133,20 @@ def class_of(kind: str) -> str:
     --------
     >>> class_of("aten.linear+aten.gelu"), class_of("com.microsoft.Attention"), class_of("aten.softmax")
     ('product', 'attention', 'other')
+    >>> class_of("aten.tanh"), class_of("Tanh"), class_of("aten.max_pool2d"), class_of("MaxPool")
+    ('function', 'other', 'window', 'other')
     """
+    parts = [part.lower().removesuffix("_") for part in kind.split("+")]
     words = [part.rsplit(".", 1)[-1].lower() for part in kind.split("+")]
     if any("attention" in w for w in words):
         return "attention"
     if any(w in CONVOLUTIONS for w in words):
         return "convolution"
-    return "product" if any(w in PRODUCTS for w in words) else "other"
+    if any(w in PRODUCTS for w in words):
+        return "product"
+    if any(p in WINDOWS for p in parts):
+        return "window"
+    return "function" if any(p in FUNCTIONS for p in parts) else "other"
 
 
 def classes_of(graph: OperatorGraph) -> list[str]:
@@ -173,7 +197,7 @@ def _column(
         for dtype, peak in peaks.items():
             mine = np.flatnonzero((classes == CLASSES.index(name)) & (dtype_of == dtype))
             figures = Figures(
-                min(peak, vector) if name == "other" else peak, device.memory_bandwidth_bytes_per_s, clock, units
+                min(peak, vector) if name in VECTOR_CLASSES else peak, device.memory_bandwidth_bytes_per_s, clock, units
             )
             part = Work(work.flops[mine], work.traffic_bytes[mine], work.depth[mine], work.pieces[mine])
             beyond = max(0.0, curves[name].floor_cycles - curves["product"].floor_cycles) / clock

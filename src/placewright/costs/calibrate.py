@@ -1,4 +1,4 @@
-"""Ten operators measured on a device, and its curve corrected by what they took."""
+"""A dozen operators measured on a device, and its curve corrected by what they took."""
 
 from __future__ import annotations
 
@@ -46,8 +46,11 @@ ROUNDS = 3
 """All operators are measured so often, and the least of an operator's medians counts: what else the machine does only
 ever makes it slower."""
 
-GROUPS = ("product", "convolution", "other")
+GROUPS = ("product", "convolution", "other", "function", "window")
 """Classes of operators that are measured, that which gives the overhead first."""
+
+ALONE = ("function", "window")
+"""Classes that one operator speaks for: it gives the share of the peak, and memory is as for ``other``."""
 
 SHARPNESS = 2.0
 """Of a corrected curve: near the 2.2 that products on GPUs were fitted with."""
@@ -178,8 +181,12 @@ def entry_of(found: Calibration, date: str | None = None) -> WrittenEntry:
     )
 
 
-def trials() -> tuple[Trial, ...]:
-    """Ten operators that most networks consist of; FLOPs are counted as for captured networks."""
+def trials(runtime: Runtime = "torch") -> tuple[Trial, ...]:
+    """Twelve operators that most networks consist of; FLOPs are counted as for captured networks.
+
+    The functions and windows are those that the runtime takes long for: ``tanh`` and pooling in torch, ``Log`` and
+    ``LRN`` in ONNX Runtime.
+    """
     return (
         _product("small product", 16, 64, 64),
         _product("product", 256, 768, 768),
@@ -191,13 +198,15 @@ def trials() -> tuple[Trial, ...]:
         _elementwise("sigmoid", (1, 128, 1024), 8, "sigmoid.", "Sigmoid"),
         _elementwise("softmax", (8, 128, 128), 5, "softmax.int", "Softmax", (-1,), {"axis": -1}),
         _elementwise("rectifier", (1, 64, 112, 112), 1, "relu.", "Relu"),
+        _elementwise("function", (1, 128, 1024), 8, "tanh.", "Log", group="function"),
+        _window("window", 64, 56, runtime),
     )
 
 
 def calibrate(
     device: Device, *, runtime: Runtime = "torch", on_progress: Callable[[str], None] | None = None
 ) -> Calibration:
-    """Measure ten operators on CPU cores of this machine and correct the device's curves.
+    """Measure twelve operators on CPU cores of this machine and correct the device's curves.
 
     Parameters
     ----------
@@ -216,7 +225,7 @@ def calibrate(
     """
     _check(device)
     _require(runtime)
-    found = trials()
+    found = trials(runtime)
     seconds = np.full((ROUNDS, len(found)), np.inf)
     threads = device.threads or len(device.cores)
     with MeasuringProcess(Setup(device.name, device.cores, threads)) as process:
@@ -236,7 +245,8 @@ def correct(
     """Correct a device's curves by what trials took at full speed.
 
     Products give their share of the peak and of the bandwidth, and what every operator costs beyond its work;
-    convolutions and the others give their own shares with that overhead. Attention is costed as products are. The
+    convolutions and the others give their own shares with that overhead, functions and windows that of the peak alone.
+    Attention is costed as products are. The
     corner between arithmetic and memory is rounded (:data:`SHARPNESS`), so that all trials have a say in both.
     """
     before = device_curves(device)
@@ -250,7 +260,10 @@ def correct(
         start = before[group].corrected(
             {"sharpness": SHARPNESS, "floor_cycles": max(device.launch_overhead_s, 1e-7) * figures.clock_hz}
         )
-        found, _ = fit_curve(start, [data[group]], free=("arithmetic", "memory"), warm=False, floor_s=floor_s)
+        free: tuple[str, ...] = ("arithmetic", "memory")
+        if group in ALONE:
+            start, free = start.corrected({"memory": after["other"].memory}), ("arithmetic",)
+        found, _ = fit_curve(start, [data[group]], free=free, warm=False, floor_s=floor_s)
         if floor_s is None:
             floor_s = found.floor_cycles / figures.clock_hz
         share = {"arithmetic": found.arithmetic, "memory": found.memory, "sharpness": SHARPNESS}
@@ -314,11 +327,22 @@ def _elementwise(
     attributes: Mapping[str, Any] = MappingProxyType({}),
     *,
     both: bool = False,
+    group: str = "other",
 ) -> Trial:
     count = int(np.prod(shape))
     inputs = (shape, shape) if both else (shape,)
     traffic = 4 * count * (len(inputs) + 1)
-    return Trial(name, "other", flops * count, traffic, 0, inputs, 0, (operator, others), (onnx, attributes))
+    return Trial(name, group, flops * count, traffic, 0, inputs, 0, (operator, others), (onnx, attributes))
+
+
+def _window(name: str, channels: int, side: int, runtime: Runtime) -> Trial:
+    """Largest of each 3 x 3 elements, or each element over the norm of five channels."""
+    shape, results = (1, channels, side, side), channels * side**2
+    flops, attributes = (9, {}) if runtime == "torch" else (2 * 5 + 11, {"size": 5})
+    others = ([3, 3], [1, 1], [1, 1])
+    return Trial(
+        name, "window", flops * results, 8 * results, 0, (shape,), 0, ("max_pool2d.", others), ("LRN", attributes)
+    )
 
 
 def _task(trial: Trial, runtime: Runtime) -> Task:

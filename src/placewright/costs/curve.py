@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 __all__ = ["CLASSES", "Curve", "Figures", "Work", "curves_of"]
 
-CLASSES = ("product", "convolution", "prefill", "decode", "other")
-"""Matrix products; convolutions; attention over many new tokens; over one; and all else."""
+CLASSES = ("product", "convolution", "prefill", "decode", "function", "window", "other")
+"""Matrix products; convolutions; attention over many new tokens; over one; functions, and windows that slide over a
+tensor, which a CPU's back-end computes an element at a time; and all else."""
 
 _STANDS_FOR = {"convolution": "product"}
 """Class whose curve another one has where its own isn't given; the rest have that of ``other``."""

@@ -13,7 +13,7 @@ import onnx
 
 from placewright.costs.tasks import Input
 
-__all__ = ["Ends", "ends_apart", "optimised_inside", "surrounded"]
+__all__ = ["MOST_BYTES", "Ends", "Opener", "ends_apart", "filled_bytes", "optimised_inside", "surrounded"]
 
 MOST_BYTES = 2**29
 """Of a model's weights, to have it optimised as a part of a network: it is written and read again."""
@@ -25,8 +25,10 @@ SIGNED = frozenset((onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.Tensor
 class Opener(Protocol):
     """What opens a session."""
 
-    def __call__(self, model: bytes | str, *, optimise: bool, optimised_path: str = "") -> Any:
-        """Open one; ``optimised_path``: where the optimised model is written."""
+    def __call__(
+        self, model: bytes | str, *, optimise: bool, optimised_path: str = "", profile_prefix: str = ""
+    ) -> Any:
+        """Open one; ``optimised_path``: where the optimised model is written, ``profile_prefix``: and its profile."""
         ...
 
 
@@ -115,7 +117,7 @@ def optimised_inside(
     made = onnx.ModelProto()
     made.ParseFromString(model)
     names = [o.name for o in made.graph.output if o.type.tensor_type.elem_type in SIGNED]
-    if len(made.graph.node) < 2 or not names or made.ByteSize() + _filled_bytes(made) > MOST_BYTES:
+    if len(made.graph.node) < 2 or not names or made.ByteSize() + filled_bytes(made) > MOST_BYTES:
         return None
     images = [i.name for i in inputs if len(i.shape) == 4 and i.dtype == "float32"]
     if blocked and len(images) > 1:
@@ -138,7 +140,7 @@ def _optimised(model: bytes, open_session: Opener) -> onnx.ModelProto:
         return onnx.load(path)
 
 
-def _filled_bytes(model: onnx.ModelProto) -> int:
+def filled_bytes(model: onnx.ModelProto) -> int:
     """Bytes of the weights that the model fills with one number, and that the optimised one has in full."""
     shapes = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer if t.data_type == 7}
     filled = [n.input[0] for n in model.graph.node if n.op_type == "ConstantOfShape"]

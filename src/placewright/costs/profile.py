@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from placewright import host
 from placewright.cluster import Cluster, Device
 from placewright.costs.analytic import analytic
 from placewright.costs.cache import TimesCache, default_folder, key_of
+from placewright.costs.profile_backend import Network, backend_version, network_of
 from placewright.costs.profile_cuts import CutFigures, fit_cuts
 from placewright.costs.profile_report import Fallback, ProfileReport
 from placewright.costs.roofline import effective_peak, roofline
@@ -38,25 +39,6 @@ FARTHEST_RATIO = 1.5
 WHOLE_ROUNDS = 3
 """The whole network is timed before, amid and after its operators. Its time is the least of the three medians: a run
 of a whole network is long enough to meet whatever else the machine does, which only ever makes it slower."""
-
-
-class Network(Protocol):
-    """A network that a back-end can measure."""
-
-    def prepare(self, ask: Callable[[Task], Answer]) -> None:
-        """Ask for what units need to know."""
-
-    def unit(self, operator: int) -> Task:
-        """Make the task of one operator."""
-        ...
-
-    def whole(self) -> Task:
-        """Make the task of the network."""
-        ...
-
-    def pieces(self) -> tuple[Task, list[int]] | None:
-        """Make the task of the network in pieces, and say which operators are at sides of its cuts."""
-        ...
 
 
 def profile(
@@ -109,6 +91,9 @@ def profile(
     takes to convert the layout of what it reads and makes. The conversions are timed by themselves and scaled so that
     they account for what the network, run in pieces, takes longer. Without conversions, and for torch, it is the same
     for all operators: ``cut_overhead_s``. Devices that are not measured keep the ``cut_overhead_s`` that they state.
+
+    Where ONNX Runtime converts a layout between two operators of the network, the one that makes the tensor is charged,
+    or that which wants it converted.
 
     An operator that can't be measured is costed by the roofline times the median ratio of measured to roofline time
     over the operators that were measured on the same device. Each is listed in ``fallbacks``.
@@ -230,7 +215,7 @@ class _Run:
     def network(self) -> Network:
         """The back-end's view of the network, made when the first measurement needs it."""
         if self._network is None:
-            self._network = _network(self.model, self.graph)
+            self._network = network_of(self.model, self.graph)
         return self._network
 
 
@@ -242,6 +227,7 @@ class _Device:
         self.keys = {s: self._key(s) for s in run.first}
         digest = key_of({"signatures": run.signatures, "tensors": [(t.producer, t.readers) for t in run.graph.tensors]})
         self.whole_key = self._key(f"whole {digest}")
+        self.within_key = self._key(f"within {digest}")
         self.conversion_keys = {s: self._key(f"conversions {s}", s) for s in run.first}
         self.cut_keys = [self._key(f"cut {digest} {figure}") for figure in ("call", "overhead", "scale")]
 
@@ -257,7 +243,7 @@ class _Device:
                 "method": METHOD,
                 "signature": subject,
                 "graph": own,
-                "backend": _backend_version(self.run.model),
+                "backend": backend_version(self.run.model),
                 "cpu": host.cpu_name(),
                 "cores": cores,
                 "threads": threads,
@@ -276,6 +262,8 @@ class _Device:
         cut = CutFigures(*kept) if len(kept) == len(self.cut_keys) else None
         run.hits += (whole is not None) + (cut is not None)
         reasons: dict[str, str] = {}
+        if whole is not None and cache.get(self.within_key) is None:
+            whole = None
         if missing or whole is None or cut is None:
             with MeasuringProcess(Setup(self.device.name, self.device.cores, self.configuration[1])) as process:
                 whole, cut, reasons = self._ask_all(process, missing, whole, cut)
@@ -305,6 +293,8 @@ class _Device:
                     self._tell("the whole network", k, total)
                     answer = process.ask(network.whole(), timeout_s=WHOLE_TIMEOUT_S)
                     failure, call_s = answer.error, max(call_s, answer.call_s)
+                    if not wholes and not failure:
+                        self._keep_within(answer)
                     wholes += [answer.seconds] if not answer.error else []
             if k == len(missing):
                 break
@@ -333,6 +323,19 @@ class _Device:
             cut = self._cut(process, network, call_s)
         self._tell("", total, total)
         return whole, cut, reasons
+
+    def _keep_within(self, answer: Answer) -> None:
+        """Keep what layouts converted inside the network take: how many operators pay for one, and each one's time."""
+        paid: dict[int, float] = {}
+        for conversion in answer.within:
+            if (v := self.run.network.converting(conversion)) is not None:
+                paid[v] = paid.get(v, 0.0) + conversion.seconds
+        for v, seconds in paid.items():
+            self.run.cache.put(self._within(v), seconds)
+        self.run.cache.put(self.within_key, float(len(paid)))
+
+    def _within(self, operator: int) -> str:
+        return key_of({"of": self.within_key, "operator": operator})
 
     def _prepared(self, process: MeasuringProcess, task: Task) -> Answer:
         answer = process.ask(task, timeout_s=WHOLE_TIMEOUT_S)
@@ -385,6 +388,8 @@ class _Device:
                 Fallback(self.device.name, run.graph.operators[v].name, reasons[run.signatures[v]])
                 for v in np.flatnonzero(failed).tolist()
             ]
+        if run.cache.get(self.within_key):
+            column += [run.cache.get(self._within(v)) or 0.0 for v in range(len(column))]
         return column
 
     def _tell(self, name: str, done: int, total: int) -> None:
@@ -397,25 +402,3 @@ def _costable(device: Device) -> Device:
     if effective_peak(device, "fp32") > 0 and device.memory_bandwidth_bytes_per_s > 0:
         return replace(device, cpu_share=1.0)
     return replace(device, flops_per_s={"fp32": 80e9}, memory_bandwidth_bytes_per_s=10e9, cpu_share=1.0)
-
-
-def _network(model: str | Path, graph: OperatorGraph) -> Network:
-    if str(model).lower().endswith(".onnx"):
-        from placewright.costs.profile_onnx import OnnxNetwork
-
-        return OnnxNetwork(model, graph)
-    from placewright.costs.profile_torch import TorchNetwork
-
-    return TorchNetwork(model, graph)
-
-
-def _backend_version(model: str | Path) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    package = "onnxruntime" if str(model).lower().endswith(".onnx") else "torch"
-    try:
-        return f"{package} {version(package)}"
-    except PackageNotFoundError:
-        from placewright.errors import MissingExtra
-
-        raise MissingExtra(package, "onnx" if package == "onnxruntime" else "torch", "profiling") from None

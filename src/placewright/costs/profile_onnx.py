@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placewright.capture.onnx_file import external_location, load_model, onnx_module
+from placewright.capture.onnx_flops import VIEWS
 from placewright.capture.onnx_nodes import constant_nodes, node_names, node_order, reads, weight_names, writes
 from placewright.capture.onnx_shapes import drop_weights, infer_values
 from placewright.capture.onnx_values import Value, value_of_type
 from placewright.costs.profile_cuts import sides_of
-from placewright.costs.tasks import Answer, Input, OnnxPieces, OnnxUnit, OnnxValues, Task
+from placewright.costs.tasks import Answer, Conversion, Input, OnnxPieces, OnnxUnit, OnnxValues, Task
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
 
@@ -39,6 +40,9 @@ PASSING_KINDS = frozenset(
     ("Concat", "Add", "Sum", "Mul", "Relu", "Clip", "Sigmoid", "Tanh", "Dropout", "Identity", "Resize")
 )
 """Kinds that may keep that layout when their inputs have it."""
+
+COMPUTING_VIEWS = frozenset(("Shape", "Size"))
+"""Views that make something new of what they read."""
 
 MOST_PIECES = 9
 MOST_UNIT_BYTES = 2**31 - 2**20
@@ -139,11 +143,21 @@ class OnnxNetwork:
         if len(model) > MOST_UNIT_BYTES:
             raise InvalidInput(f"its weights of {len(model)} B don't fit a model file")
         inputs = tuple(self._input(n, nodes) for n in names if n not in self._known)
-        return OnnxUnit(inputs, model, blocked=not self._blocked.isdisjoint(names))
+        view = bool(inputs) and all(self.model.graph.node[k].op_type in VIEWS - COMPUTING_VIEWS for k in nodes)
+        return OnnxUnit(inputs, model, blocked=not self._blocked.isdisjoint(names), view=view)
 
     def whole(self) -> Task:
         """Make the task that times the network."""
         return OnnxUnit(self.inputs, path=str(self.path.resolve()), whole=True)
+
+    def converting(self, conversion: Conversion) -> int | None:
+        """Operator that is charged for a conversion inside the network: it makes the tensor, or wants it blocked."""
+        place = {k: v for v, nodes in enumerate(self._nodes) for k in nodes}
+        if not conversion.for_reader:
+            return place.get(self._maker.get(conversion.tensor, -1))
+        readers = [k for k in self._readers.get(conversion.tensor, ()) if k in place]
+        blocked = [k for k in readers if self.model.graph.node[k].op_type in BLOCKED_KINDS]
+        return next((place[k] for k in (*blocked, *readers)), None)
 
     def pieces(self) -> tuple[Task, list[int]] | None:
         """Make the task that times the network in pieces, and say which operators are at sides of its cuts.

@@ -6,7 +6,19 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-__all__ = ["Answer", "Input", "OnnxPieces", "OnnxUnit", "OnnxValues", "Setup", "Task", "TorchUnit", "receive", "send"]
+__all__ = [
+    "Answer",
+    "Conversion",
+    "Input",
+    "OnnxPieces",
+    "OnnxUnit",
+    "OnnxValues",
+    "Setup",
+    "Task",
+    "TorchUnit",
+    "receive",
+    "send",
+]
 
 LARGEST_MESSAGE_BYTES = 2**31
 
@@ -38,7 +50,8 @@ class OnnxUnit(msgspec.Struct, frozen=True, tag=True):
     """One ONNX model, timed as an operator in its network, or as a whole (``whole``: nothing is subtracted).
 
     ``path`` replaces ``model`` where the model is a file. ``blocked``: within the network its inputs are made by
-    convolutions or what passes their layout on, so they may come in the runtime's own layout.
+    convolutions or what passes their layout on, so they may come in the runtime's own layout. ``view``: within the
+    network it hands on what it reads.
     """
 
     inputs: tuple[Input, ...]
@@ -46,6 +59,7 @@ class OnnxUnit(msgspec.Struct, frozen=True, tag=True):
     path: str = ""
     whole: bool = False
     blocked: bool = False
+    view: bool = False
 
 
 class OnnxPieces(msgspec.Struct, frozen=True, tag=True):
@@ -74,10 +88,19 @@ class TorchUnit(msgspec.Struct, frozen=True, tag=True):
 Task = OnnxUnit | OnnxPieces | OnnxValues | TorchUnit
 
 
+class Conversion(msgspec.Struct, frozen=True):
+    """A tensor's layout converted inside a network: for who reads it, or else by who makes it."""
+
+    tensor: str
+    for_reader: bool
+    seconds: float
+
+
 class Answer(msgspec.Struct, frozen=True):
     """Seconds of the task, of an empty call, and what went wrong (empty: nothing).
 
     ``conversions_s``: of layout, at both ends of an operator that is called by itself; not part of ``seconds``.
+    ``within``: conversions inside a whole network, which none of its operators has when it is measured by itself.
     """
 
     seconds: float = 0.0
@@ -86,6 +109,7 @@ class Answer(msgspec.Struct, frozen=True):
     values: tuple[Input, ...] = ()
     error: str = ""
     conversions_s: float = 0.0
+    within: tuple[Conversion, ...] = ()
 
 
 def send(stream: BinaryIO, message: msgspec.Struct) -> None:
