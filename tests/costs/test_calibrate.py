@@ -99,10 +99,11 @@ def test_an_entry_survives_the_file_and_changes_the_curve(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("runtime", ["torch", "onnxruntime"])
-def test_every_operator_can_be_measured_here(runtime: str) -> None:
+def test_every_operator_can_be_measured_here(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One CPU core of this machine: twelve positive times, and the corrected curve is nearer than the assumed one."""
     pytest.importorskip(runtime)
     pytest.importorskip("onnx")
+    monkeypatch.setattr("placewright.costs.calibrate.ROUNDS", 1)
     found = calibrate(CPU, runtime=as_runtime(runtime))
     assert found.measured_s.shape == (12,) and (found.measured_s > 0).all()
     before, after = (np.median(np.abs(np.log(p / found.measured_s))) for p in (found.before_s, found.after_s))
