@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placewright.cli.console import present, print_json, progress_line
 from placewright.options import AsJson, BudgetText, PlanPath, ProblemPath, ReportPath, Seed, TracePath
+
+if TYPE_CHECKING:
+    from placewright.execute.pipeline_options import Many
 
 __all__ = ["evaluate", "explain", "export", "run", "show", "verify"]
 
@@ -17,7 +20,9 @@ __all__ = ["evaluate", "explain", "export", "run", "show", "verify"]
 def run(
     plan_path: PlanPath,
     model: Annotated[str | None, typer.Option("--model", help="The network, where it is not beside the plan.")] = None,
-    runs: Annotated[int, typer.Option("--runs", help="Counted runs.", min=1)] = 20,
+    runs: Annotated[
+        int | None, typer.Option("--runs", help="Counted runs: 20, of many micro-batches 3.", min=1)
+    ] = None,
     alone: Annotated[
         bool, typer.Option("--alone/--no-alone", help="Also run the network on each device alone.")
     ] = True,
@@ -28,13 +33,32 @@ def run(
     weights: Annotated[
         str | None, typer.Option("--weights", help="With --processes: safetensors file or folder, or 'random'.")
     ] = None,
+    micro_batches: Annotated[
+        int | None, typer.Option("--micro-batches", help="With --processes: run so many samples as a pipeline.")
+    ] = None,
+    in_flight: Annotated[
+        int | None, typer.Option("--in-flight", help="Most micro-batches that are under way at a time.")
+    ] = None,
+    train: Annotated[
+        str | None, typer.Option("--train", help="sgd or adam: backward too, with a step of it after each run.")
+    ] = None,
+    schedule: Annotated[str | None, typer.Option("--schedule", help="Of training: 1f1b (default), gpipe.")] = None,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of the optimiser.")] = 0.01,
+    loss: Annotated[
+        str | None, typer.Option("--loss", help="py:package.module:function, where forward() returns no loss.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option("--engine", help="torch: torch.distributed.pipelining, where the plan is a plain chain.")
+    ] = "placewright",
     report: ReportPath = None,
     trace: TracePath = None,
     as_json: AsJson = False,
 ) -> int:
     """Run a plan, check its outputs against the unsplit network, and compare measured with predicted time."""
+    from placewright.errors import InvalidInput
     from placewright.evaluate import judge
     from placewright.execute import run_plan
+    from placewright.execute.pipeline_options import asked_many
     from placewright.io import check_writable, read_plan, runs_to_json, write_atomic
     from placewright.prediction_errors import prediction_errors
     from placewright.report import html_report, plan_report, prediction_errors_to_json, trace_json
@@ -42,6 +66,20 @@ def run(
 
     progress = progress_line()
     longest = parse_seconds(timeout, "--timeout", "60s")
+    many = asked_many(
+        micro_batches,
+        in_flight=in_flight,
+        schedule=schedule,
+        engine=engine,
+        optimiser=train,
+        learning_rate=learning_rate,
+        loss=loss,
+    )
+    if many is not None:
+        if not processes or report is not None or trace is not None:
+            what = "needs" if not processes else "has neither --report nor --trace: leave them out, with"
+            raise InvalidInput(f"--micro-batches {what} --processes; one process for each device runs the pipeline")
+        return _run_many(plan_path, many, model, weights, runs or 3, longest, as_json)
     check_writable(report, trace)
     file = read_plan(plan_path)
     measured = run_plan(
@@ -49,7 +87,7 @@ def run(
         file.plan,
         folder=plan_path.parent,
         model=model,
-        runs=runs,
+        runs=runs or 20,
         alone=alone,
         timeout_s=longest,
         processes=plan_path if processes else None,
@@ -66,6 +104,33 @@ def run(
         print_json({**runs_to_json(file.problem, measured), "prediction": off})
     else:
         present(plan_report(file.problem, file.result, judged, measured))
+    return 0
+
+
+def _run_many(
+    plan_path: Path, many: Many, model: str | None, weights: str | None, runs: int, timeout_s: float, as_json: bool
+) -> int:
+    from placewright.execute.pipeline_outcome import many_to_json
+    from placewright.execute.pipeline_run import run_many
+    from placewright.io import read_plan
+    from placewright.report import many_samples_report
+
+    file, progress = read_plan(plan_path), progress_line()
+    outcome = run_many(
+        file.problem,
+        file.plan,
+        plan_path,
+        many,
+        model=model,
+        weights=weights,
+        runs=runs,
+        timeout_s=timeout_s,
+        on_progress=progress.tell,
+    )
+    if as_json:
+        print_json(many_to_json(outcome))
+    else:
+        present(many_samples_report(outcome))
     return 0
 
 

@@ -11,6 +11,7 @@ import torch
 
 from placewright.capture.torch_program import TorchProgram
 from placewright.errors import ExecutionError
+from placewright.execute.doing import DOING
 from placewright.execute.pipeline_parts import Parts, parts_of
 from placewright.execute.pipeline_routes import Route
 from placewright.execute.pipeline_transport import Pending, Transport
@@ -170,6 +171,7 @@ class PipelineRank:
             else:
                 busy += self._backward(sample, k)
             ended[action.sample] = time.monotonic()
+        DOING.now("rests")
         return Passed(outputs, losses, ended, began, busy, most)
 
     def _open(self, number: int, route: int) -> _Sample:
@@ -193,9 +195,11 @@ class PipelineRank:
         for message in segment.awaits:
             pending, buffer = sample.receives.pop(message.tag)
             if pending is not None:
+                DOING.now("waits", message.name, self._rank_of[message.source])
                 pending.wait()
             value = unpacked(buffer, message, self._place)
             sample.at[message.name] = value.requires_grad_() if message.name in self._tracked else value
+        DOING.now("computes", module.operators[0])
         start = time.monotonic()
         with torch.set_grad_enabled(self._trained is not None):
             arguments = [self._value(name, sample) for name in module.inputs]
@@ -248,8 +252,10 @@ class PipelineRank:
         for message in segment.sends:
             if (message.tag, message.target) in sample.gradients:
                 pending, buffer = sample.gradients.pop((message.tag, message.target))
+                DOING.now("waits", f"the gradient of {message.name}", self._rank_of[message.target])
                 pending.wait()
                 came.setdefault(message.name, []).append(buffer.view(message.dtype).reshape(message.shape))
+        DOING.now("computes", sample.parts.modules[k].operators[0])
         start = time.monotonic()
         tensors, gradients = [], []
         for name, result in made:

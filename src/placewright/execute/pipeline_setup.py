@@ -181,5 +181,5 @@ def add_up_gradients(
             rows = [(p.grad if p.grad is not None else torch.zeros_like(p)).reshape(-1) for p in leaves]
             flat = torch.cat(rows)
             transport.add_up(flat, ranks)
-            for leaf, row in zip(leaves, flat.split([p.numel() for p in leaves]), strict=True):
+            for leaf, row in zip(leaves, torch.split(flat, [p.numel() for p in leaves]), strict=True):
                 leaf.grad = row.reshape(leaf.shape).clone()

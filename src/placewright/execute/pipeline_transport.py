@@ -45,12 +45,14 @@ class Gloo:
 
     def send(self, content: torch.Tensor, to: int, tag: int) -> Pending:
         """See :class:`Transport`."""
-        request: Pending = dist.isend(content, to, tag=tag)
+        request = dist.isend(content, to, tag=tag)
+        assert request is not None
         return request
 
     def receive(self, buffer: torch.Tensor, source: int, tag: int) -> Pending:
         """See :class:`Transport`."""
-        request: Pending = dist.irecv(buffer, source, tag=tag)
+        request = dist.irecv(buffer, source, tag=tag)
+        assert request is not None
         return request
 
     def add_up(self, values: torch.Tensor, ranks: tuple[int, ...]) -> None:

@@ -29,6 +29,8 @@ class RankNetwork:
         With weights that are read when they are asked for, and with those that the module was built with.
     inputs : dict of str to value
         By the name of their fx node.
+    spec : TreeSpec
+        How the inputs stand in a call.
     whole : bool
         Whether the unsplit network can be run here.
     """
@@ -50,7 +52,7 @@ class RankNetwork:
             on_meta = any(t.is_meta for t in (*self.model.parameters(), *self.model.buffers()))
             program = export_module(self.model, *((args, kwargs) if on_meta else (self.args, self.kwargs)))
         parts = take_apart(program, fold=any(v.folded for v in problem.graph.operators))
-        self.unread = parts
+        self.unread, self.spec = parts, program.call_spec.in_spec
         shards = {} if weights is None or weights == RANDOM else shards_of(Path(weights))
         self.parts = replace(parts, weights=RankWeights(parts.weights, shards, drawn=weights == RANDOM))
         self.whole = not any(w.tensor.is_meta and w.tensor.numel() for w in parts.weights.values())

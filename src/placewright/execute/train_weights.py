@@ -51,7 +51,7 @@ def holders_of(
     program: TorchProgram, trained: Mapping[str, Weight], places: Sequence[Sequence[int]]
 ) -> dict[str, tuple[int, ...]]:
     """Devices that read each weight that learns, by its name in the module; tied ones have one name, the first."""
-    first = {weight.storage: weight.target for weight in reversed(trained.values())}
+    first = {weight.storage: weight.target for weight in reversed(list(trained.values()))}
     found: dict[str, set[int]] = {}
     for v, devices in zip(program.operators, places, strict=True):
         for weight in weights_read(v.node, program.folded, program.weights):
@@ -90,7 +90,7 @@ class TrainedWeights:
         self.constants = {name: value for name, value in held.items() if name not in self._made}
         self.parameters: dict[str, torch.Tensor] = {}
         of_storage: dict[object, tuple[str, torch.Tensor]] = {}
-        first = {weight.storage: weight.target for weight in reversed(trained.values())}
+        first = {weight.storage: weight.target for weight in reversed(list(trained.values()))}
         for name in sorted(_sources(self._made.values(), program, trained)):
             weight = program.weights[name]
             known = of_storage.get(weight.storage)

@@ -5,6 +5,7 @@ from placewright.report.explain import explain
 from placewright.report.generation import generation_report, generation_to_json
 from placewright.report.html import html_report
 from placewright.report.links import links_report
+from placewright.report.many_samples import many_samples_report
 from placewright.report.perfetto import trace, trace_json
 from placewright.report.prediction_errors import prediction_errors_report, prediction_errors_to_json
 from placewright.report.sensitivity import sensitivity_report, sensitivity_to_json
@@ -32,6 +33,7 @@ __all__ = [
     "generation_to_json",
     "html_report",
     "links_report",
+    "many_samples_report",
     "plan_report",
     "prediction_errors_report",
     "prediction_errors_to_json",
