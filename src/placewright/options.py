@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from placewright.language_flags import LanguageFlags
+from placewright.memory_flags import MemoryFlags
 from placewright.objective_flags import ObjectiveFlags
 
 if TYPE_CHECKING:
@@ -45,8 +47,8 @@ __all__ = [
 Model = Annotated[
     str,
     typer.Argument(
-        help=".onnx or .pt2 file, py:package.module:function, a PipeDream profile (.txt), a Moirai sheet (.xls), "
-        "or a problem file or dnn-partitioning workload (.json)",
+        help=".onnx or .pt2 file, py:package.module:function, hf:DIR with a config.json, a PipeDream profile (.txt), "
+        "a Moirai sheet (.xls), or a problem file or dnn-partitioning workload (.json)",
         metavar="MODEL",
     ),
 ]
@@ -122,7 +124,8 @@ ObjectiveName = Annotated[
     str | None,
     typer.Option(
         "--objective",
-        help="makespan: time for one sample; max-load: time per sample of a pipeline; "
+        help="makespan: time for one sample; token-latency: time for a token of a language model; "
+        "max-load: time per sample of a pipeline; "
         "throughput: the same with copies of the network side by side; "
         "offload: time for one sample when accelerators take subgraphs off a pool of CPUs.",
     ),
@@ -200,6 +203,41 @@ DuplicateBelow = Annotated[
         "By default the trivial ones of a captured network.",
     ),
 ]
+ContextText = Annotated[
+    str | None,
+    typer.Option("--context", help="Tokens of each sequence that the KV cache has room for, e.g. 32k (32,768)."),
+]
+Batch = Annotated[int | None, typer.Option("--batch", help="Sequences that have caches.", min=1)]
+PromptText = Annotated[
+    str | None,
+    typer.Option("--prompt", help="Language model: tokens read first, e.g. 2k; alone: the time to read them."),
+]
+GenerateText = Annotated[
+    str | None, typer.Option("--generate", help="Language model: tokens generated after them, one by one.")
+]
+DtypeName = Annotated[
+    str | None, typer.Option("--dtype", help="Language model: of arithmetic and activations; bf16, fp16, fp32.")
+]
+WeightFormatName = Annotated[
+    str | None,
+    typer.Option("--weight-format", help="Of weights in memory: q4_k_m, q8_0, nf4, awq, ... or bits per weight."),
+]
+CacheDtypeName = Annotated[
+    str | None, typer.Option("--cache-dtype", help="Of the KV cache: bf16, fp8, q8_0, ...; by default as computed in.")
+]
+GrainName = Annotated[
+    str | None,
+    typer.Option("--grain", help="Language model: what is placed as one: layer, module (the default) or operator."),
+]
+InFlight = Annotated[
+    int | None,
+    typer.Option(
+        "--in-flight",
+        help="Language model: batches in a pipeline at a time, each with its cache; by default under max-load and "
+        "throughput one a device, else one.",
+        min=1,
+    ),
+]
 Inference = Annotated[bool, typer.Option("--inference", help="Of a profile: the forward pass alone.")]
 
 
@@ -219,6 +257,8 @@ class Posing:
     transfers: str | None = None
     duplicate_below: str | None = None
     fold: str | None = None
+    memory: MemoryFlags = field(default_factory=MemoryFlags)
+    language: LanguageFlags = field(default_factory=LanguageFlags)
 
     def problem(self, progress: ProgressLine) -> Problem:
         """Make the problem; progress is told what happens."""
@@ -236,6 +276,8 @@ class Posing:
             inference=self.inference,
             transfers=as_transfers(self.transfers),
             duplicate_below_s=as_duplicate_below(self.duplicate_below),
+            memory=self.memory,
+            language=self.language,
             on_progress=progress.tell,
             on_step=progress.step,
         )
@@ -265,6 +307,15 @@ def _posing(
     duplicate_below: DuplicateBelow = None,
     fold: Fold = None,
     catalogue: CataloguePath = None,
+    context: ContextText = None,
+    batch: Batch = None,
+    prompt: PromptText = None,
+    generate: GenerateText = None,
+    dtype: DtypeName = None,
+    weight_format: WeightFormatName = None,
+    cache_dtype: CacheDtypeName = None,
+    grain: GrainName = None,
+    in_flight: InFlight = None,
 ) -> Posing:
     flags = ObjectiveFlags(
         objective,
@@ -292,6 +343,8 @@ def _posing(
         transfers,
         duplicate_below,
         fold,
+        MemoryFlags(weight_format, context, None, batch, cache_dtype),
+        LanguageFlags(prompt, generate, dtype, grain, in_flight),
     )
 
 

@@ -37,8 +37,19 @@ from placewright.io import (
 )
 from placewright.io.partitioning_file import MILLISECONDS
 from placewright.io.plan_file import PLAN_SCHEMA
+from placewright.language import is_language_model
+from placewright.language_flags import LanguageFlags
+from placewright.memory_flags import MemoryFlags
 from placewright.objective import Makespan, MaxLoad, Objective, Offload
 from placewright.objective_flags import ObjectiveFlags
+from placewright.posing_language import (
+    NOTHING_SAID,
+    needed_cluster,
+    pose_language,
+    refuse_capture_flags,
+    refuse_language_flags,
+)
+from placewright.posing_memory import check_memory_flags, with_memory
 from placewright.problem import Problem, Times, Wish
 from placewright.solvers.entry import Entry
 from placewright.solvers.expert import Expert
@@ -64,6 +75,9 @@ Costs: TypeAlias = Literal["auto", "profile", "analytic", "roofline"]
 AS_GIVEN = ObjectiveFlags()
 """No flags: the objective of the file, or its default."""
 
+NO_MEMORY = MemoryFlags()
+"""No flags: weights and live tensors as they were captured."""
+
 AS_IT_STANDS = (".json", ".xls", ".txt")
 """Files that have operators and their times: nothing in them is captured, fused, folded or measured."""
 
@@ -81,6 +95,8 @@ def pose(
     inference: bool = False,
     transfers: Transfers | None = None,
     duplicate_below_s: float | None = None,
+    memory: MemoryFlags = NO_MEMORY,
+    language: LanguageFlags = NOTHING_SAID,
     on_progress: Callable[[str], None] | None = None,
     on_step: Callable[[str], None] | None = None,
 ) -> Problem:
@@ -89,9 +105,9 @@ def pose(
     Parameters
     ----------
     model : str
-        An ``.onnx`` or ``.pt2`` file, ``py:package.module:function``, a profile of PipeDream (``.txt``), or a file that
-        has its own cluster: a problem file or a workload of dnn-partitioning (``.json``), whichever its content is, or
-        a sheet of Moirai (``.xls``).
+        An ``.onnx`` or ``.pt2`` file, ``py:package.module:function``, ``hf:`` and a folder with a ``config.json``, a
+        profile of PipeDream (``.txt``), or a file that has its own cluster: a problem file or a workload of
+        dnn-partitioning (``.json``), whichever its content is, or a sheet of Moirai (``.xls``).
     cluster_path : Path or None
         Needed unless ``model`` has its own; then it may not be given.
     flags : ObjectiveFlags
@@ -118,6 +134,11 @@ def pose(
         Operators of at most so many seconds are computed wherever they are read, see
         :func:`placewright.coarsen.duplicate`; 0: none. ``None``: the trivial ones of a captured network, and none of a
         file.
+    memory : MemoryFlags
+        What a captured network holds beside its weights, or in other formats: see
+        :func:`placewright.posing_memory.with_memory`.
+    language : LanguageFlags
+        What a language model is to do.
     on_progress : callable, optional
         Told what happens, a line at a time.
     on_step : callable, optional
@@ -129,9 +150,26 @@ def pose(
         If the model needs a cluster and there is none, or the reverse, and whatever its parts raise.
     """
     tell = on_progress or (lambda line: None)
-    _refuse_unused(model, costs, fuse, fold, bool(speeds), inference)
+    _refuse_unused(model, costs, fuse, fold, bool(speeds), inference, memory)
+    if is_language_model(model):
+        refuse_capture_flags(model, fuse is not None, fold is not None)
+        posed = pose_language(model, cluster_path, flags, wishes, costs, memory, language, tell)
+        return posed.problem if transfers != "per-edge" else per_edge(posed.problem)
+    refuse_language_flags(model, flags, language)
+    check_memory_flags(memory)
     problem = _posed(
-        model, cluster_path, flags, wishes, costs, fuse or ANY.name, fold is not False, speeds, inference, tell, on_step
+        model,
+        cluster_path,
+        flags,
+        wishes,
+        costs,
+        fuse or ANY.name,
+        fold is not False and memory.optimizer is None,
+        speeds,
+        inference,
+        memory,
+        tell,
+        on_step,
     )
     if duplicate_below_s is not None or not model.lower().endswith(AS_IT_STANDS):
         problem = _duplicated(problem, duplicate_below_s, tell)
@@ -163,7 +201,7 @@ def as_duplicate_below(text: str | None) -> float | None:
 
 
 def _refuse_unused(
-    model: str, costs: Costs, fuse: str | None, fold: bool | None, speeds: bool, inference: bool
+    model: str, costs: Costs, fuse: str | None, fold: bool | None, speeds: bool, inference: bool, memory: MemoryFlags
 ) -> None:
     """Say what would have no effect, and refuse a wrong name before anything is read."""
     rules_named(fuse or ANY.name)
@@ -172,12 +210,19 @@ def _refuse_unused(
             if given:
                 raise InvalidInput(f"{option} is for profiles of PipeDream (.txt), and {model!r} is none; leave it out")
     if model.lower().endswith(AS_IT_STANDS):
-        for option, given in (("--fuse", fuse is not None), ("--fold", fold is not None), ("--costs", costs != "auto")):
+        for option, given in (
+            ("--fuse", fuse is not None),
+            ("--fold", fold is not None),
+            ("--costs", costs != "auto"),
+            *((option, True) for option in memory.given),
+        ):
             if given:
                 raise InvalidInput(
                     f"{option} is for networks that are captured (.onnx, .pt2, py:module:function), and {model!r} has "
                     "its operators and their times as they are; leave it out"
                 )
+    if memory.optimizer is not None and fold:
+        raise InvalidInput("--fold auto takes weights for constants, which --optimizer trains; leave one of them out")
 
 
 def _posed(
@@ -190,17 +235,14 @@ def _posed(
     fold: bool,
     speeds: Sequence[str],
     inference: bool,
+    memory: MemoryFlags,
     tell: Callable[[str], None],
     on_step: Callable[[str], None] | None,
 ) -> Problem:
     profiled = model.lower().endswith(".txt")
     if model.lower().endswith((".json", ".xls")):
         return _from_file(model, cluster_path, flags, wishes, tell)
-    if cluster_path is None:
-        raise InvalidInput(
-            f"model {model!r} needs a cluster to be placed on; give --cluster CLUSTER.yaml "
-            "('placewright probe' makes one)"
-        )
+    cluster_path = needed_cluster(model, cluster_path)
     objective = flags.applied(MaxLoad() if profiled else Makespan())
     cluster = read_cluster(cluster_path)
     if profiled:
@@ -212,6 +254,7 @@ def _posed(
         tell(
             f"computed once, from weights alone: {_shown(list(held))} ({len(held)} operators); --fold none places them"
         )
+    graph, cluster = with_memory(memory, model, graph, cluster, objective, tell)
     graph = fused(graph, rules, support=_wished(graph, wishes))
     if not graph.name:
         graph = replace_name(graph, Path(model).stem if not model.startswith("py:") else model.rpartition(":")[2])

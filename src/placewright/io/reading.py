@@ -23,6 +23,7 @@ from placewright.units import format_bytes
 
 __all__ = [
     "check_writable",
+    "checked_size",
     "closest",
     "decode_json",
     "decode_yaml",
@@ -53,22 +54,42 @@ def read_bounded(path: Path | str, what: str, limit_bytes: int = LARGEST_FILE_BY
         If it is absent, no regular file, unreadable or too large.
     """
     named = f"{what} {str(path)!r}"
+    size = checked_size(Path(path), named)
+    if size > limit_bytes:
+        raise InvalidInput(_too_large(size, limit_bytes), what=named)
     try:
-        found = Path(path).stat()
-        if not stat.S_ISREG(found.st_mode):  # a pipe would make us wait, a device has no size
-            raise InvalidInput("is not a regular file; give the path of a file", what=named)
-        if found.st_size > limit_bytes:
-            raise InvalidInput(_too_large(found.st_size, limit_bytes), what=named)
         with Path(path).open("rb") as file:
             data = file.read(limit_bytes + 1)
-    except (OSError, ValueError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InvalidInput(f"can't be read: {reason.lower()}; correct the path", what=named) from None
+    except OSError as error:
+        raise _unreadable(error, named) from None
     if len(data) > limit_bytes:
         raise InvalidInput(_too_large(len(data), limit_bytes), what=named)
     return data
+
+
+def checked_size(path: Path, what: str) -> int:
+    """Return the bytes of a regular file, unread; ``what`` names it in messages.
+
+    Raises
+    ------
+    InvalidInput
+        If it is absent, no regular file, or may not be read.
+    """
+    try:
+        found = path.stat()
+        readable = os.access(path, os.R_OK)
+    except (OSError, ValueError) as error:
+        raise _unreadable(error, what) from None
+    if not stat.S_ISREG(found.st_mode):  # a pipe would make us wait, a device has no size
+        raise InvalidInput("is not a regular file; give the path of a file", what=what)
+    if not readable:
+        raise InvalidInput("can't be read: permission denied; correct the path", what=what)
+    return found.st_size
+
+
+def _unreadable(error: OSError | ValueError, what: str) -> InvalidInput:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return InvalidInput(f"can't be read: {reason.lower()}; correct the path", what=what)
 
 
 def _too_large(size: int, limit: int) -> str:

@@ -4,7 +4,7 @@ from placewright.language.asked import Asked, Phase, phases_of
 from placewright.language.model import LanguageModel, model_of
 from placewright.language.part import Part
 from placewright.language.posed import PosedModel, pose_model
-from placewright.language.reading import is_language_model, read_language_model
+from placewright.language.reading import ReadModel, is_language_model, read_language_model
 from placewright.language.step import Formats, Step, step_graph
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Part",
     "Phase",
     "PosedModel",
+    "ReadModel",
     "Step",
     "is_language_model",
     "model_of",
