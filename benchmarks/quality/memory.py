@@ -1,9 +1,10 @@
-"""Predicted against allocated memory of networks that torch runs on the CPU, one operator after the other.
+"""Predicted against allocated memory of networks that torch runs and trains on the CPU, one operator after the other.
 
     python benchmarks/quality/memory.py
 
-Allocated is the peak over torch's own allocator (its profiler's memory events), less what was there before; *module
-itself* is the same of the module called by Python, whose variables outlive their last use.
+First inference, then training (:mod:`memory_training`). Allocated is the peak over torch's own allocator (its
+profiler's memory events), less what was there before; *module itself* is the same of the module called by Python, whose
+variables outlive their last use.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import cost_networks
+import memory_training
 import torch
 import transformers
 from torch.profiler import ProfilerActivity, profile
@@ -81,7 +83,7 @@ def allocated_bytes(run: Callable[[], object]) -> int:
 
 
 def main() -> None:
-    """Print a row for each network."""
+    """Print a row for each network, and a row for each that is trained."""
     torch.manual_seed(0)
     print("| network | weights | live | workspace | predicted | allocated | error | module itself |")
     print("|---|---|---|---|---|---|---|---|")
@@ -102,6 +104,9 @@ def main() -> None:
         shown = " | ".join(f"{x / 2**20:.2f}" for x in (*cells, allocated))
         error = f"{100 * (found.activation_bytes / allocated - 1):+.1f} %"
         print(f"| {network.__name__} | {shown} | {error} | {itself / 2**20:.2f} |", flush=True)
+    print()
+    for line in memory_training.table():
+        print(line, flush=True)
 
 
 if __name__ == "__main__":
