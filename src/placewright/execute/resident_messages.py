@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-
-from placewright.errors import InvalidInput
 
 __all__ = [
     "Arrays",
@@ -44,22 +43,14 @@ class TensorSpec(msgspec.Struct, frozen=True):
         return np.dtype("float32" if self.dtype == BF16 else self.dtype)
 
     @property
+    def count(self) -> int:
+        """Numbers in it."""
+        return math.prod(self.shape)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of that array."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.numpy_dtype.itemsize
-
-    def check(self, given: npt.NDArray[Any]) -> None:
-        """Refuse an array of another shape or type.
-
-        Raises
-        ------
-        InvalidInput
-        """
-        if given.shape != self.shape or given.dtype != self.numpy_dtype:
-            raise InvalidInput(
-                f"input {self.name!r} is {given.dtype} {list(given.shape)} but was planned for as {self.numpy_dtype} "
-                f"{list(self.shape)}; give it so, or plan again for the new shape"
-            )
+        return self.count * self.numpy_dtype.itemsize
 
 
 class Tensor(msgspec.Struct, frozen=True):

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     import torch
 
     from placewright.execute.decoder_rank import DecoderRank
-    from placewright.execute.decoder_units import Unit
     from placewright.execute.rank_run import RankRun
 
 __all__ = ["main"]
@@ -142,26 +141,10 @@ def _network(job: ResidentJob, file: PlanFile, rank: int) -> _Network:
 
 
 def _decoder(job: ResidentJob, file: PlanFile, rank: int) -> _Decoder:
-    from placewright.execute.decoder_model import prepared
-    from placewright.execute.decoder_placement import decoder_placement
-    from placewright.execute.decoder_rank import DecoderRank, GlooWire
+    from placewright.execute.decoder_part import decoder_part
 
-    placement = decoder_placement(file.problem, file.plan)
-    number = {i: k for k, i in enumerate(file.plan.devices_used)}
-    rank_of: dict[str, int] = {}
-
-    def mine(units: list[Unit]) -> set[str]:
-        rank_of.update({path: number[i] for path, i in placement.places(units).items()})
-        return {path for path, at in rank_of.items() if at == rank}
-
-    model, units = prepared(job.model or "", job.weights, mine)
-    device = file.problem.cluster.devices[file.plan.devices_used[rank]]
-    made = DecoderRank(model, units, rank_of, rank, GlooWire(), device.cpu_share)
-    config = model.config
-    ends = (getattr(model, "generation_config", None) or config).eos_token_id
-    ends = () if ends is None else (ends,) if isinstance(ends, int) else tuple(ends)
-    decoder = Decoder(config.vocab_size, ends, getattr(config, "max_position_embeddings", None) or 1 << 20)
-    return _Decoder(made, decoder, tuple(unit.path for unit in units if rank_of[unit.path] == rank))
+    part = decoder_part(file.problem, file.plan, job.model or "", job.weights, rank)
+    return _Decoder(part.rank, part.decoder, part.units)
 
 
 def _torch_of(tensor: Tensor, spec: TensorSpec) -> torch.Tensor:

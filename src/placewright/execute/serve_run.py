@@ -137,6 +137,7 @@ def _answer(
     app = make_app(engine, settings, texts, on_failure=stop)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=ENDING_S)
     servers.append(uvicorn.Server(config))
+    listener.listen(socket.SOMAXCONN)  # from here on whoever comes is kept waiting, not turned away
     host, port = listener.getsockname()[:2]
     tell(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
     with contextlib.suppress(KeyboardInterrupt):  # the signal that ended it, raised again

@@ -45,7 +45,7 @@ class _JsonRequest(msgspec.Struct):
 
 def largest_body(inputs: Sequence[TensorSpec]) -> int:
     """Bytes above which a request is refused unread: those of its inputs written at length, and some for names."""
-    return sum(_TEXT_BYTES * max(1, spec.size_bytes) + HEADER_BYTES for spec in inputs) + HEADER_BYTES
+    return sum(_TEXT_BYTES * spec.count + HEADER_BYTES for spec in inputs) + HEADER_BYTES
 
 
 def from_json(body: bytes, inputs: Sequence[TensorSpec]) -> Arrays:
@@ -138,15 +138,14 @@ def _array(data: list[Any], spec: TensorSpec) -> npt.NDArray[Any]:
     try:
         given = np.asarray(data)
         fits = given.size == 0 or given.dtype.kind in {"b": "b", "u": "iu", "i": "iu", "f": "iuf"}[dtype.kind]
-        if not fits or given.size != int(np.prod(spec.shape, dtype=np.int64)):
+        if not fits or given.size != spec.count:
             raise ValueError
         made = given.astype(dtype).reshape(spec.shape)
         if dtype.kind in "iu" and not np.array_equal(made.reshape(-1), given.reshape(-1)):
             raise ValueError
     except (ValueError, KeyError, OverflowError):
         raise InvalidInput(
-            f"input {spec.name!r} needs {int(np.prod(spec.shape, dtype=np.int64))} numbers of the type {dtype} in its "
-            "'data'"
+            f"input {spec.name!r} needs {spec.count} numbers of the type {dtype} in its 'data'"
         ) from None
     return made
 
@@ -167,6 +166,6 @@ def _member(archive: zipfile.ZipFile, name: str, spec: TensorSpec) -> npt.NDArra
             f"{list(spec.shape)}; give it so, or plan again for the new shape"
         )
     flat = np.frombuffer(content, dtype=dtype, offset=file.tell())
-    if flat.size != int(np.prod(spec.shape, dtype=np.int64)):
+    if flat.size != spec.count:
         raise InvalidInput(f"input {spec.name!r} has {flat.size} numbers; its shape says another count")
     return flat.reshape(spec.shape, order="F" if by_columns else "C").astype(spec.numpy_dtype, order="C")

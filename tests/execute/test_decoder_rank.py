@@ -1,0 +1,171 @@
+"""Decoders layer by layer: over any placement of their units they generate what the unsplit one generates."""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from placewright.errors import InvalidInput  # noqa: E402
+from placewright.execute import decoder_model  # noqa: E402
+from placewright.execute.decoder_model import load_decoder, prepared, unsplit_tokens  # noqa: E402
+from placewright.execute.decoder_rank import DecoderRank  # noqa: E402
+from placewright.execute.decoder_units import check_decoder, units_of  # noqa: E402
+from placewright.execute.generation import greedy  # noqa: E402
+
+from .small_decoders import llama  # noqa: E402
+
+WORLD = 3
+PROMPTS = [[5, 6, 7, 8, 9, 3, 2, 11], [12, 4, 77]]
+LENGTH = 9
+
+
+class Queues:
+    """Hidden states between threads in place of processes; the shape that the receiver expects is what it gets."""
+
+    def __init__(self, queues: dict[tuple[int, int], queue.Queue[Any]], own: int) -> None:
+        self.queues, self.own = queues, own
+
+    def send(self, tensor: Any, target: int) -> None:
+        self.queues[self.own, target].put(tensor.clone())
+
+    def receive(self, like: Any, source: int) -> Any:
+        tensor = self.queues[source, self.own].get(timeout=60)
+        assert tensor.shape == like.shape and tensor.dtype == like.dtype
+        return tensor
+
+
+def ranks_of(name: str, seed: int) -> list[DecoderRank]:
+    """Make the ranks of a decoder, its layers and what stands after them placed at random."""
+    rng = random.Random(seed)
+    queues: dict[tuple[int, int], queue.Queue[Any]] = {
+        (i, j): queue.Queue() for i in range(WORLD) for j in range(WORLD)
+    }
+    at: dict[str, int] = {}
+    made = []
+    for rank in range(WORLD):
+        model, units = prepared(
+            f"py:tests.execute.small_decoders:{name}",
+            "random",
+            lambda units, rank=rank: [
+                u.path
+                for u in units
+                if at.setdefault(u.path, at[units[0].path] if u.before and at else rng.randrange(WORLD)) == rank
+            ],
+        )
+        own = [u for u in units if at[u.path] == rank]
+        assert not any(t.is_meta for u in own for t in u.module.parameters())
+        assert all(t.is_meta for u in units if u not in own for t in u.module.parameters())
+        made.append(DecoderRank(model, units, at, rank, Queues(queues, rank)))
+    return made
+
+
+def together(ranks: list[DecoderRank], prompts: list[list[int]], length: int, stream: int = 0) -> Any:
+    """Take the steps of a generation on all ranks at once."""
+
+    def step(rows: Any, pads: Any) -> Any:
+        chosen: list[Any] = [None] * WORLD
+        threads = [
+            threading.Thread(target=lambda k=k: chosen.__setitem__(k, ranks[k].step(stream, torch.tensor(rows), pads)))
+            for k in range(WORLD)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        return [int(t) for t in next(c for c in chosen if c is not None)]
+
+    return greedy(step, prompts, length).tokens
+
+
+@pytest.mark.parametrize(("name", "seed"), [("llama", 0), ("mistral", 1), ("qwen", 2), ("gpt2", 3), ("bloom", 4)])
+def test_any_placement_of_layers_generates_what_the_unsplit_decoder_does(name: str, seed: int) -> None:
+    """Two prompts of unequal length, more tokens than a window holds; the placement comes back to devices."""
+    ranks = ranks_of(name, seed)
+    wanted = unsplit_tokens(f"py:tests.execute.small_decoders:{name}", "random", PROMPTS, LENGTH, ())
+    assert together(ranks, PROMPTS, LENGTH) == wanted
+    if name in ("llama", "mistral"):  # tied tables of random numbers say the same token again and again
+        assert len({token for row in wanted for token in row}) > 5
+    assert sum(rank.gives_tokens for rank in ranks) == 1
+
+
+def test_each_rank_holds_the_cache_of_its_own_layers_and_drops_it_when_told() -> None:
+    """One layer of Llama holds 2 x 2 heads x 8 numbers of 4 B for a token; a foreign one counts by 2 numbers of 4 B."""
+    ranks = ranks_of("llama", 0)
+    together(ranks, PROMPTS[:1], 3)
+    tokens = len(PROMPTS[0]) + 2  # the last one that was made has not been read
+    own = [sum(u.rpartition(".")[2].isdigit() and "layers" in u for u in layers_of(rank)) for rank in ranks]
+    assert sum(own) == 4
+    assert [r.cache_bytes() for r in ranks] == [tokens * (n * 2 * 2 * 8 * 4 + (4 - n) * 2 * 4) for n in own]
+    for rank in ranks:
+        rank.forget(0)
+        rank.forget(7)
+    assert [rank.cache_bytes() for rank in ranks] == [0, 0, 0]
+
+
+def layers_of(rank: DecoderRank) -> list[str]:
+    return [
+        path
+        for path, module in rank._model.named_modules()
+        if path.startswith("model.layers.") and path.count(".") == 2 and not next(module.parameters()).is_meta
+    ]
+
+
+def test_generations_side_by_side_do_not_disturb_each_other() -> None:
+    """Steps of two generations in turn give what each gives alone."""
+    ranks = ranks_of("llama", 5)
+    first, second = [PROMPTS[0]], [PROMPTS[1]]
+    alone = together(ranks, first, 4, stream=1), together(ranks, second, 4, stream=2)
+    rows = {3: first, 4: second}
+    made: dict[int, list[int]] = {3: [], 4: []}
+    for _ in range(4):
+        for stream in (3, 4):
+            token = together(ranks, rows[stream], 1, stream)[0][0]
+            made[stream].append(token)
+            rows[stream] = [[token]]
+    assert ((tuple(made[3]),), (tuple(made[4]),)) == alone
+
+
+def test_what_is_no_decoder_is_refused() -> None:
+    """A plain module, an encoder and decoder, and layers that keep another state are each named."""
+    with pytest.raises(InvalidInput, match="is Linear, not a transformers decoder"):
+        check_decoder(torch.nn.Linear(2, 2), "py:x")
+    model, _ = llama()
+    model.config.is_encoder_decoder = True
+    with pytest.raises(InvalidInput, match="has an encoder beside its decoder"):
+        check_decoder(model, "py:x")
+    model, _ = llama()
+    model.config.layer_types = ["full_attention", "linear_attention"]
+    with pytest.raises(InvalidInput, match="layers of the kind 'linear_attention'"):
+        check_decoder(model, "py:x")
+    for location, said in (("net.onnx", "can't be run token by token"), ("hf:/nowhere", "holds no config.json")):
+        with pytest.raises(InvalidInput, match=said):
+            load_decoder(location)
+
+
+def test_weights_that_are_nowhere_are_named() -> None:
+    """On meta, and neither files nor 'random': the weight is named with the remedy."""
+    with pytest.raises(InvalidInput, match=r"weight 'model\.embed_tokens\.weight' has no values .* --weights"):
+        prepared("py:tests.execute.small_decoders:llama", None, lambda units: [units[0].path])
+    assert decoder_model.HF == "hf:"
+
+
+def test_units_stand_in_the_order_in_which_they_run() -> None:
+    """Tables first, then layers, then the norm and the head; which are before the layers is told."""
+    model, units = prepared("py:tests.execute.small_decoders:bloom", "random", lambda units: [])
+    assert [u.path for u in units] == [
+        "transformer.word_embeddings",
+        "transformer.word_embeddings_layernorm",
+        *(f"transformer.h.{k}" for k in range(3)),
+        "transformer.ln_f",
+        "lm_head",
+    ]
+    assert [u.before for u in units] == [True, True, False, False, False, False, False]
+    assert [u.as_tuple for u in units] == [False, False, True, True, True, False, False]
+    assert units_of(model, "again") == units
