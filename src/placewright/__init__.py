@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from placewright.algorithm import Algorithm, Budget, Progress
 from placewright.cluster import Cluster, Device, Link
-from placewright.errors import ExecutionError, InvalidInput, MissingExtra, NoPlan, PlacewrightError
+from placewright.errors import DeviceLost, ExecutionError, InvalidInput, MissingExtra, NoPlan, PlacewrightError
 from placewright.graph import Operator, OperatorGraph, Source, Tensor
 from placewright.objective import Makespan, MaxLoad, Offload, Throughput
 from placewright.plan import Copy, Plan, Provenance, Schedule, Transfer
@@ -48,6 +48,7 @@ __all__ = [
     "Cluster",
     "Copy",
     "Device",
+    "DeviceLost",
     "ExecutionError",
     "InvalidInput",
     "Link",

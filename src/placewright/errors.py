@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["ExecutionError", "InvalidInput", "MissingExtra", "NoPlan", "PlacewrightError"]
+__all__ = ["DeviceLost", "ExecutionError", "InvalidInput", "MissingExtra", "NoPlan", "PlacewrightError"]
 
 
 class PlacewrightError(Exception):
@@ -61,3 +61,17 @@ class ExecutionError(PlacewrightError, RuntimeError):
     """Running a plan failed: a worker died or hung, or the outputs differ from those of the unsplit model."""
 
     exit_code = 1
+
+
+class DeviceLost(ExecutionError):
+    """A device is lost while a plan runs: its process died, hangs, or has no memory.
+
+    Attributes
+    ----------
+    device : str
+        Its name.
+    """
+
+    def __init__(self, message: str, *, device: str) -> None:
+        self.device = device
+        super().__init__(message)

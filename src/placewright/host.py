@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import platform
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ __all__ = [
     "cache_bytes",
     "confine",
     "cpu_name",
+    "end_with_parent",
     "is_here",
     "keep_freed_memory",
     "memory_bytes",
@@ -27,6 +29,7 @@ __all__ = [
 USUAL_CACHE_BYTES = 32 << 20
 """Of a last-level cache where the machine doesn't tell."""
 
+_PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGEST_THRESHOLD_BYTES = 32 << 20  # glibc takes no more
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -94,6 +97,12 @@ def rest(began_s: float, pace: float) -> None:
     while (left := until - time.monotonic()) > 0:
         # A sleep ends late by some 0.1 ms: the rest of the rest is spent asking for the time.
         time.sleep(left - 2e-4 if left > 4e-4 else 0)
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the one that started it ends; it works on one that is stopped, too."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def confine(device: Device) -> None:

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from placewright.capture.torch_export import capture_program, export_module  # noqa: E402
 from placewright.capture.torch_program import take_apart  # noqa: E402
-from placewright.errors import ExecutionError, InvalidInput  # noqa: E402
+from placewright.errors import DeviceLost, ExecutionError, InvalidInput  # noqa: E402
 from placewright.evaluate import judge, plan_for  # noqa: E402
 from placewright.execute import run_plan  # noqa: E402
 from placewright.execute.rank_segments import Segment, segments_of  # noqa: E402
@@ -91,27 +91,44 @@ def test_a_rank_that_fails_is_named_and_no_process_is_left(tmp_path: Path) -> No
     path = tmp_path / "plan.json"
     write_plan(path, problem, Result(plan), judge(problem, plan))
     with pytest.raises(InvalidInput, match=r"^nowhere\.models:net: there is no module 'nowhere'"):
-        launch(path, plan, "py:nowhere.models:net", weights=None, runs=1, timeout_s=20.0)
+        launch(path, plan, "py:nowhere.models:net", weights=None, runs=1, timeout_s=20.0, devices=("a", "b"))
     for weights in (str(tmp_path / "none"), ""):
         with pytest.raises(InvalidInput, match="is no file and no folder"):
             run_plan(problem, plan, folder=tmp_path, model="py:nowhere:net", processes=path, weights=weights)
 
 
-def test_the_cause_is_told_before_what_followed_from_it() -> None:
-    """Other ranks only say that they lost one; what a rank can't use is bad input, and all else a run that failed."""
-    lost = "placewright: rank 1: rank 1 ('b') lost another rank or ran out of memory: closed\n"
-    failed = _failure(f"Traceback\n{lost}placewright: rank 0: operator 'x' on 'a' raised ValueError\n")
-    assert isinstance(failed, ExecutionError) and str(failed).startswith("rank 0: operator 'x'")
-    refused = _failure(f"{lost}placewright: rank 0: bad input: 'w' is no file\n====\n")
+def test_what_a_rank_told_is_the_cause() -> None:
+    """What it can't use is bad input, a lost device is known by name, all else is a run that failed."""
+    failed = _failure("Traceback\nplacewright: rank 0: operator 'x' on 'a' failed: ValueError\n===\n", ["a"])
+    assert isinstance(failed, ExecutionError) and str(failed) == "operator 'x' on 'a' failed: ValueError"
+    refused = _failure("placewright: rank 0: bad input: 'w' is no file\n====\n", ["a"])
     assert isinstance(refused, InvalidInput) and str(refused) == "'w' is no file"
-    assert isinstance(_failure(lost), ExecutionError) and "lost another rank" in str(_failure(lost))
-    assert str(_failure("")) == "a process of the plan failed: it said nothing"
+    assert str(_failure("", ["a"])) == "a process of the plan failed: it said nothing"
 
 
-def test_what_a_process_dies_of_is_told_not_the_frame_round_torchruns_summary() -> None:
-    """A rank's own exception, else the last line that says something: of a killed process torchrun's."""
-    end = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====\n"
-    died = f"Traceback (most recent call last):\n[rank1]: KeyError: 'x'\n{end}"
-    assert str(_failure(died)) == "a process of the plan failed: [rank1]: KeyError: 'x'"
-    killed = f"{end}  traceback : Signal 9 (SIGKILL) received by PID 7\n=====\n"
-    assert str(_failure(killed)).endswith("failed: traceback : Signal 9 (SIGKILL) received by PID 7")
+SUMMARY = """torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+=====
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 8)
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 7)
+  traceback : Signal 9 (SIGKILL) received by PID 7
+=====
+"""
+"""What torchrun says."""
+
+
+def test_what_a_process_dies_of_is_told() -> None:
+    """The signal from torchrun's summary, by the device's name, with what the other ranks saw of it if they could."""
+    lost = _failure(SUMMARY, ["a", "b"])
+    assert isinstance(lost, DeviceLost) and lost.device == "b"
+    assert str(lost) == "rank 1 on 'b' died; it was killed by SIGKILL: was memory short?"
+    seen = _failure(
+        f"placewright: rank 0: lost device \"b\": rank 1 on 'b' died while it loaded\n{SUMMARY}", ["a", "b"]
+    )
+    assert str(seen) == "rank 1 on 'b' died while it loaded; it was killed by SIGKILL: was memory short?"
+    died = f"Traceback (most recent call last):\n[rank1]: KeyError: 'x'\n{SUMMARY}"
+    assert str(_failure(died, ["a", "b"])) == "a process of the plan failed: [rank1]: KeyError: 'x'"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from placewright.errors import ExecutionError, InvalidInput, MissingExtra
-from placewright.host import available_cores, confine, keep_freed_memory
+from placewright.errors import ExecutionError, InvalidInput, MissingExtra, PlacewrightError
+from placewright.host import available_cores, confine, end_with_parent, keep_freed_memory
 from placewright.plan import Plan
 from placewright.problem import Problem
 
@@ -19,7 +19,8 @@ __all__ = ["joined"]
 def joined(problem: Problem, plan: Plan, timeout_s: float) -> Iterator[int]:
     """Confine this process to its device, and join the others that ``torchrun`` has started; gives its rank.
 
-    Rank k has the k-th device that the plan uses. All that torch's communication raises inside becomes one line.
+    Rank k has the k-th device that the plan uses. What is raised inside is told to the other ranks, and what torch's
+    communication raises becomes the cause, in one line; see :mod:`placewright.execute.faults_watch`.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ def joined(problem: Problem, plan: Plan, timeout_s: float) -> Iterator[int]:
     InvalidInput
         If the number of processes is not that of devices in use.
     ExecutionError
-        If another rank is lost.
+        If another rank is lost: a :class:`placewright.DeviceLost` where it is known which.
     """
     used = plan.devices_used
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -52,14 +53,23 @@ def joined(problem: Problem, plan: Plan, timeout_s: float) -> Iterator[int]:
         raise MissingExtra("torch", "torch", "running a PyTorch network") from None
     torch.set_num_threads(device.threads or len(device.cores) or max(1, len(available_cores()) // world))
     torch.manual_seed(0)
+    from torch.distributed.rendezvous import rendezvous
+
+    from placewright.execute.faults_watch import Watch
+
+    end_with_parent()
+    limit = timedelta(seconds=timeout_s)
     try:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=timeout_s))
-        yield rank
+        store = next(rendezvous("env://", timeout=limit))[0]
     except RuntimeError as error:
-        if isinstance(error, ExecutionError):
-            raise
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ExecutionError(f"rank {rank} ({device.name!r}) lost another rank or ran out of memory: {first}") from None
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        raise ExecutionError(f"rank {rank} on {device.name!r} did not find rank 0's host: {first}") from None
+    with Watch(store.clone(), rank, [problem.cluster.devices[i].name for i in used], timeout_s) as watch:
+        try:
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=limit)
+            yield rank
+        except (RuntimeError, MemoryError, PlacewrightError) as error:
+            raise watch.explained(error) from None
+        finally:
+            if dist.is_initialized():
+                dist.destroy_process_group()

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from placewright.execute.rank_clocks import Clocks
     from placewright.execute.rank_run import Outcome, RankRun
 
-__all__ = ["BAD_INPUT", "measurement_of", "measurement_text", "run_rank"]
-
-BAD_INPUT = "bad input: "
-"""What a rank says before what it can't use, so that whoever started it knows that nothing has failed."""
+__all__ = ["measurement_of", "measurement_text", "run_rank"]
 
 WARM_UP = 2
 """Runs that are not counted."""
@@ -77,9 +74,11 @@ def _measured(mine: RankRun, network: RankNetwork, plan: Plan, rank: int, runs: 
     """Run, first for the outputs, then to warm up, then counted; gather what all ranks saw."""
     import torch.distributed as dist
 
+    from placewright.execute.doing import DOING
     from placewright.execute.rank_clocks import compare_clocks
     from placewright.execute.rank_spans import merged, seen
 
+    DOING.now("rests")
     dist.barrier()
     first = mine.run()
     world = dist.get_world_size()

@@ -13,6 +13,7 @@ from torch.fx import GraphModule, Interpreter, Node
 
 from placewright.capture.torch_program import TorchProgram
 from placewright.errors import ExecutionError
+from placewright.execute.doing import DOING, failing_operator
 from placewright.execute.rank_segments import Message, Segment
 from placewright.execute.rank_values import free_values, packed, unpacked
 from placewright.execute.torch_split import SubModule, sub_module
@@ -85,8 +86,6 @@ class RankRun:
         Of this device.
     inputs : dict of str to value
         May be changed between two runs, on every rank alike, for values of the same shapes and types.
-    doing : (Message, int or None, float)
-        The message that it waits for, or the segment that it computes, or nothing; and since when.
     """
 
     def __init__(
@@ -106,7 +105,6 @@ class RankRun:
         self._held = held
         self._free = free_values(program, inputs, place)
         self.segments = list(segments.get(device, ()))
-        self.doing: tuple[Message | int | None, float] = (None, time.monotonic())
         # An input, a weight, a constant or a size that is returned comes from rank 0.
         first = min(rank_of, key=rank_of.__getitem__)
         self._outputs = {
@@ -145,7 +143,7 @@ class RankRun:
             for message in segment.awaits:
                 request, buffer = receives.pop(message.tag)
                 before = clock()
-                self.doing = (message, before)
+                DOING.now("waits", message.name, self._rank_of[message.source], before)
                 if request is not None:
                     request.wait()
                 waits.append((before, clock()))
@@ -153,7 +151,7 @@ class RankRun:
                 if observe is not None:
                     observe(message.name, at[message.name])
             start = clock()
-            self.doing = (k, start)
+            DOING.now("computes", module.operators[0], since_s=start)
             arguments = [self._value(name, at) for name in module.inputs]
             *results, marks = self._results(module, arguments, observe)
             del arguments
@@ -175,7 +173,7 @@ class RankRun:
             for name in self._last[k]:
                 at.pop(name, None)
         ended = clock()
-        self.doing = (None, ended)
+        DOING.now("rests", since_s=ended)
         for request, _ in pending:
             request.wait()
         outputs = {k: self._value(v.name, at) if isinstance(v, Node) else v for k, v in self._outputs.items()}
@@ -189,10 +187,8 @@ class RankRun:
             return module.module(*arguments)
         except Exception as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise ExecutionError(
-                f"the part of {len(module.operators)} operators from {module.operators[0]!r} on {self._name!r} "
-                f"failed: {first}"
-            ) from error
+            operator = failing_operator(error) or module.operators[0]
+            raise ExecutionError(f"operator {operator!r} on {self._name!r} failed: {first}") from error
 
     def _receive(self, message: Message) -> tuple[Any, torch.Tensor]:
         count = torch.Size(message.sent_shape).numel() * message.dtype.itemsize

@@ -152,6 +152,7 @@ def sub_module(
     returned = tuple(copied[n] for n in outputs)
     graph.output((*returned, tuple(clock)) if clocked else returned)
     module = GraphModule(root, graph)
+    module.operator_of = {copied[n].name: v.name for v in members for n in (v.node, *v.results)}  # type: ignore[assignment]
     level, index = key
     return SubModule(
         index, level, tuple(v.name for v in members), module, tuple(inputs), tuple(n.name for n in outputs)
