@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from placewright.errors import InvalidInput
 from placewright.export.nearest import Nearest
 from placewright.export.target import Exported
+
+if TYPE_CHECKING:
+    from placewright.execute.onnx_split import Call, Split
 
 __all__ = ["write"]
 
@@ -30,23 +35,29 @@ def write(found: Nearest, folder: Path) -> Exported:
     split = split_model(model, found.problem, found.plan)
     files: dict[str, bytes] = {}
     rows = []
-    for k, call in enumerate(split.calls):
-        name = f"{k:03d}-{_plain(found.problem.cluster.devices[call.device].name)}.onnx"
+    for k, call in enumerate(_in_order(split)):
+        device = found.problem.cluster.devices[call.device].name
+        name = f"{k:03d}-{_plain(device)}.onnx"
         files[name] = split.call_model(call)
-        rows.append(
-            {
-                "model": name,
-                "device": found.problem.cluster.devices[call.device].name,
-                "inputs": call.inputs,
-                "outputs": call.outputs,
-            }
-        )
-    document = {"inputs": split.inputs, "outputs": split.outputs, "calls": rows}
+        rows.append({"model": name, "device": device, "inputs": call.inputs, "outputs": call.outputs})
+    document: dict[str, Any] = {"inputs": split.inputs, "outputs": split.outputs, "calls": rows}
     if split.unplaced_outputs:
         files["constants.onnx"] = split.unplaced_model()
         document["constants"] = "constants.onnx"
     files["calls.json"] = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
     return Exported(files=files)
+
+
+def _in_order(split: Split) -> Iterator[Call]:
+    """Yield calls so that each stands behind those that make what it reads."""
+    made = {name for call in split.calls for name in call.outputs}
+    there = {name for call in split.calls for name in call.inputs} - made
+    waiting = list(split.calls)
+    while waiting:
+        call = next(call for call in waiting if there.issuperset(call.inputs))
+        waiting.remove(call)
+        there.update(call.outputs)
+        yield call
 
 
 def _plain(name: str) -> str:

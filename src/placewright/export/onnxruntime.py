@@ -38,11 +38,11 @@ DEVICE_OF = {devices}
 
 
 def annotate(model):
-    """Mark each node with its device; a node without a name goes with the first node that reads it."""
-    names = dict(DEVICE_OF)
+    """Mark each node with its device; constants go with what reads them."""
     reader = {{}}
-    for node in reversed(model.graph.node):
-        device = names.get(node.name) or next((reader[o] for o in node.output if o in reader), None)
+    for position, node in reversed(list(enumerate(model.graph.node))):
+        device = DEVICE_OF.get(node.name) or DEVICE_OF.get(f"{{node.name or node.op_type}}_{{position}}")
+        device = device or next((reader[o] for o in node.output if o in reader), None)
         if device is not None:
             entry = node.metadata_props.add()
             entry.key, entry.value = "layer_ann", device

@@ -62,6 +62,9 @@ def write(found: Nearest, folder: Path) -> Exported:
         for v, device in zip(graph.operators, found.plan.device_of.tolist(), strict=True)
         for name in v.part_names
     }
+    for tensor in graph.tensors:  # OpenVINO calls what makes an output of the network by that output's name
+        if tensor.output:
+            rows.setdefault(tensor.name, words[int(found.plan.device_of[tensor.producer])])
     listed = "{\n" + "".join(f"    {name!r}: {device!r},\n" for name, device in rows.items()) + "}"
     return Exported(PROGRAM.format(order=list(words.values()), devices=listed), (found.loss,) if found.loss else ())
 

@@ -1,0 +1,57 @@
+"""``placewright export``: text to standard output or a file, losses to standard error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from placewright.cluster import Cluster, Device, Link
+from placewright.graph import Operator, OperatorGraph, Tensor
+from placewright.io import problem_to_json
+from placewright.problem import Problem
+from tests.cli.commands import Call, written
+
+
+@pytest.fixture
+def plan(placewright: Call, tmp_path: Path) -> Path:
+    """Two halves of a layer that are each fast on a device of their own, so that they are apart in every good plan."""
+    graph = OperatorGraph(
+        [Operator(name, weight_bytes=8) for name in ("h.0.a", "h.0.b", "h.1.a")],
+        [Tensor("t0", 0, (1,), 8), Tensor("t1", 1, (2,), 8)],
+    )
+    cluster = Cluster([Device("a"), Device("b")], [Link(1e-3, 1e9, link_class="same-host")])
+    problem = Problem(graph, cluster, np.array([[1.0, 2.0], [2.0, 1.0], [2.0, 1.0]]))
+    path = tmp_path / "plan.json"
+    file = written(tmp_path, problem_to_json(problem))
+    assert placewright("plan", file, "--solver", "heft", "--budget", "1", "-o", path).code == 0
+    return path
+
+
+def test_the_nearest_plan_is_written_and_its_loss_said(placewright: Call, plan: Path, tmp_path: Path) -> None:
+    """1 + 0.001 + 1 + 1 s apart; with the layer whole on b 2 + 1 + 1 s: a third more; the file has the same text."""
+    shown = placewright("export", plan, "--format", "vllm")
+    assert shown.code == 0
+    assert shown.out.endswith(
+        "VLLM_PP_LAYER_PARTITION=2 vllm serve MODEL --pipeline-parallel-size 1 --tensor-parallel-size 1\n"
+    )
+    assert "whole layers in a row of accelerators: 4 s instead of 3 s (+33.3%), the best that it can say" in shown.err
+    again = placewright("export", plan, "--format", "vllm", "-o", tmp_path / "vllm.sh", "--budget", "1s")
+    assert (again.code, again.out) == (0, "")
+    assert (tmp_path / "vllm.sh").read_text() == shown.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["onnx-models"], "--format onnx-models is several files; name a folder for them with -o FOLDER"),
+        (["onnx-models", "-o", "plan.json"], "is several files, and 'plan.json' is no folder; name another"),
+        (["onnx-models", "-o", "parts"], "onnx-models parts the ONNX file that a plan was made of, and this plan"),
+    ],
+)
+def test_formats_that_are_folders(placewright: Call, plan: Path, arguments: list[str], complaint: str) -> None:
+    """One line, exit code 2, where no folder is named or there is no model to part."""
+    refused = placewright("export", plan.name, "--format", *arguments)
+    assert refused.code == 2
+    assert complaint in refused.line

@@ -1,0 +1,237 @@
+"""Flags and files of runtimes that don't install here, read as their documentation and sources read them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import yaml
+
+from placewright.cluster import Cluster, Device, Link
+from placewright.evaluate import plan_for
+from placewright.export import Exported, export_plan
+from placewright.graph import Operator, OperatorGraph, Tensor
+from placewright.problem import Problem
+
+LAYERS = 6
+BOX = [Device("ram", kind="cpu"), Device("slow", model="gtx-1080-ti"), Device("fast", model="rtx-4090")]
+LINKS = [Link(1e-6, 1e12, link_class="same-host"), Link(1e-5, 1e12, link_class="between-hosts")]
+
+
+def network(experts: bool = False) -> OperatorGraph:
+    """An embedding, six layers of attention and feed-forward, norm and head; one tensor from each to the next."""
+    names = ["model.embed_tokens"]
+    for k in range(LAYERS):
+        names += [f"model.layers.{k}.self_attn", f"model.layers.{k}.mlp" + (".experts.0" if experts else "")]
+    names += ["model.norm", "lm_head"]
+    tensors = [Tensor(f"t{k}", k, (k + 1,), 8) for k in range(len(names) - 1)]
+    return OperatorGraph([Operator(name, weight_bytes=64) for name in names], tensors)
+
+
+def exported(
+    format: str,
+    counts: dict[str, int],
+    devices: list[Device] = BOX,
+    place: Callable[[Operator, int], int | None] = lambda v, i: None,
+    experts: bool = False,
+) -> Exported:
+    """The text for a plan with so many layers on each device, in this order; ``place`` puts operators elsewhere."""
+    graph = network(experts)
+    cluster = Cluster(devices, LINKS)
+    rows = [cluster.index[name] for name, count in counts.items() for _ in range(count)]
+    device = []
+    for v in graph.operators:
+        layer = re.match(r"model\.layers\.(\d+)", v.name)
+        at = rows[int(layer[1])] if layer else rows[0] if v.name == "model.embed_tokens" else rows[-1]
+        chosen = place(v, at)
+        device.append(at if chosen is None else chosen)
+    problem = Problem(graph, cluster, np.ones((len(graph), len(devices))))
+    plan = plan_for(problem, np.array(device))
+    assert plan is not None
+    return export_plan(problem, plan, format)
+
+
+def last_line(text: str) -> list[str]:
+    return shlex.split(text.splitlines()[-1])
+
+
+def option(words: list[str], name: str) -> str:
+    return words[words.index(name) + 1]
+
+
+def llama_cpp_devices(words: list[str]) -> list[str]:
+    """Device of each layer and of the head, as ``load_tensors`` of llama.cpp computes it, in its 32-bit arithmetic."""
+    n_gpu_layers, names = int(option(words, "--n-gpu-layers")), option(words, "--device").split(",")
+    shares = option(words, "--tensor-split").split(",") if "--tensor-split" in words else ["1"]
+    splits = np.cumsum(np.array(shares, dtype=np.float32), dtype=np.float32)
+    splits = (splits / splits[-1]).astype(np.float32)
+    start, acting = max(LAYERS + 1 - n_gpu_layers, 0), min(n_gpu_layers, LAYERS + 1)
+    found = []
+    for il in range(LAYERS + 1):
+        if il < start or il - start >= acting:
+            found.append("CPU")
+        else:
+            found.append(names[int(np.searchsorted(splits, np.float32(il - start) / np.float32(acting), side="right"))])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("counts", "wanted"),
+    [
+        ({"slow": 2, "fast": 4}, ["CUDA0"] * 2 + ["CUDA1"] * 5),
+        ({"fast": 5, "slow": 1}, ["CUDA1"] * 5 + ["CUDA0"] * 2),
+        ({"ram": 2, "fast": 1, "slow": 3}, ["CPU"] * 2 + ["CUDA1"] + ["CUDA0"] * 4),
+        ({"fast": 6}, ["CUDA1"] * 7),
+    ],
+)
+def test_llama_cpp_puts_every_layer_where_the_plan_has_it(counts: dict[str, int], wanted: list[str]) -> None:
+    """The flags, read with the arithmetic of llama.cpp's loader, give the planned device of each layer and the head."""
+    words = last_line(exported("llama.cpp", counts).text)
+    assert words[0] == "llama-server"
+    assert llama_cpp_devices(words) == wanted
+    assert (option(words, "--split-mode") == "none") == (len(counts) == 1)
+
+
+def test_llama_cpp_without_an_accelerator() -> None:
+    """All on the CPU: no layer is handed over."""
+    words = last_line(exported("llama.cpp", {"ram": 6}).text)
+    assert option(words, "--n-gpu-layers") == "0"
+    assert option(words, "--device") == "none"
+
+
+@pytest.mark.parametrize(
+    ("layers", "wanted"),
+    [
+        (range(6), ["--cpu-moe"]),
+        (range(2), ["--n-cpu-moe", "2"]),
+        ((1, 4), ["--override-tensor", r"blk\.(1|4)\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU"]),
+    ],
+)
+def test_llama_cpp_keeps_experts_on_the_cpu(layers: range | tuple[int, ...], wanted: list[str]) -> None:
+    """Experts of some layers on the CPU: all of them, those of the first layers, or a pattern of tensor names."""
+
+    def place(v: Operator, at: int) -> int | None:
+        return 0 if "experts" in v.name and int(v.name.split(".")[2]) in layers else None
+
+    made = exported("llama.cpp", {"slow": 3, "fast": 3}, place=place, experts=True)
+    words = last_line(made.text)
+    assert words[-len(wanted) :] == wanted
+    assert made.notes == ()
+    if wanted[0] == "--override-tensor":
+        pattern = wanted[1].rpartition("=")[0]
+        names = [f"blk.{k}.ffn_{part}_exps.weight" for k in range(12) for part in ("up", "gate", "down")]
+        assert {int(name.split(".")[1]) for name in names if re.search(pattern, name)} == {1, 4}
+        assert not re.search(pattern, "blk.1.attn_q.weight")
+
+
+def test_llama_cpp_reaches_other_hosts_by_rpc() -> None:
+    """A device of another host is behind an RPC server, and what to start there is said."""
+    devices = [Device("a", host="desk"), Device("b", host="attic")]
+    made = exported("llama.cpp", {"a": 3, "b": 3}, devices)
+    words = last_line(made.text)
+    assert option(words, "--rpc") == "attic:50052"
+    assert option(words, "--device") == "CUDA0,RPC0"
+    assert "rpc-server" in made.notes[0]
+
+
+COUNTS = {"fast": 4, "slow": 2}
+
+
+@pytest.mark.parametrize(
+    ("format", "variable", "stages"),
+    [
+        ("vllm", "VLLM_PP_LAYER_PARTITION", "--pipeline-parallel-size"),
+        ("sglang", "SGLANG_PP_LAYER_PARTITION", "--pp-size"),
+    ],
+)
+def test_pipelines_of_servers(format: str, variable: str, stages: str) -> None:
+    """Layers by rank, their number, and the devices in the order of the ranks (fast is accelerator 1 of its host)."""
+    words = last_line(exported(format, COUNTS).text)
+    assert f"{variable}=4,2" in words
+    assert "CUDA_VISIBLE_DEVICES=1,0" in words
+    assert option(words, stages) == "2"
+
+
+def test_servers_use_no_cpu() -> None:
+    """A plan on the CPU is put on accelerators alone, and what that changes is a note and a comment."""
+    made = exported("vllm", {"ram": 2, "fast": 4})
+    assert made.notes[0].startswith("vLLM can say this plan only by whole layers in a row of accelerators")
+    assert made.text.startswith(f"# {made.notes[0]}\n")
+    partition = re.search(r"PARTITION=([\d,]+)", made.text)
+    assert partition is None or sum(map(int, partition[1].split(","))) == LAYERS
+
+
+def test_tensorrt_llm_reads_its_options_as_yaml() -> None:
+    """The file is YAML with the fields of the LLM API."""
+    assert yaml.safe_load(exported("tensorrt-llm", COUNTS).text) == {
+        "pipeline_parallel_size": 2,
+        "tensor_parallel_size": 1,
+        "pp_partition": [4, 2],
+    }
+
+
+def test_torchtitan_reads_its_modules_as_toml() -> None:
+    """Each part lists the modules by the names of torchtitan's own models."""
+    made = tomllib.loads(exported("torchtitan", COUNTS).text)["parallelism"]
+    assert made["pipeline_parallel_degree"] == 2
+    assert made["module_fqns_per_model_part"] == [
+        ["tok_embeddings", *(f"layers.{k}" for k in range(4))],
+        ["layers.4", "layers.5", "norm", "output"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "wanted"),
+    [(COUNTS, "Etttt|ttL"), ({"fast": 5, "slow": 1}, "Ettttt|tL"), ({"fast": 6}, "EttttttL")],
+)
+def test_megatron_layouts_expand_to_the_plan(counts: dict[str, int], wanted: str) -> None:
+    """Repetitions written out and commas left away, each stage has its layers; E begins, L ends."""
+    words = last_line(exported("megatron", counts).text)
+    layout = re.sub(r"(\w)\*(\d+)", lambda m: m[1] * int(m[2]), option(words, "--pipeline-model-parallel-layout"))
+    layout = layout.replace(",", "")
+    assert layout == wanted
+    assert int(option(words, "--pipeline-model-parallel-size")) == layout.count("|") + 1
+
+
+def test_deepspeed_stages_have_the_planned_layers() -> None:
+    """The subclass sets the bounds of its own stage, as DeepSpeed's ``_partition_layers`` does."""
+    text = exported("deepspeed", COUNTS).text
+    space: dict[str, object] = {}
+
+    class PipelineModule:
+        """What the subclass uses of DeepSpeed's."""
+
+        global_rank = 0
+
+        def __init__(self, stage: int) -> None:
+            self._topo = type("Topology", (), {"get_coord": lambda _, rank: type("At", (), {"pipe": stage})()})()
+            self._partition_layers()  # type: ignore[attr-defined]
+
+        def _set_bounds(self, start: int, stop: int) -> None:
+            self.bounds = (start, stop)
+
+    body = text.replace("from deepspeed.pipe import PipelineModule\n", "")
+    space["PipelineModule"] = PipelineModule
+    exec(compile(body, "stages", "exec"), space)
+    layers, made = space["LAYERS"], space["PlacedPipeline"]
+    held = [layers[slice(*made(stage).bounds)] for stage in (0, 1)]  # type: ignore[index, operator]
+    assert held[0] == ["model.embed_tokens", *(f"model.layers.{k}" for k in range(4))]
+    assert held[1] == ["model.layers.4", "model.layers.5", "model.norm", "lm_head"]
+
+
+def test_names_in_a_plan_file_cannot_break_out_of_what_is_written() -> None:
+    """A device and an operator named with quotes and line breaks stay inside comments and strings."""
+    evil = "x\"'\nimport os; os.abort()\n#"
+    graph = OperatorGraph(
+        [Operator(f"{evil}.0.a", weight_bytes=8), Operator(f"{evil}.1.a", weight_bytes=8)], [Tensor("t", 0, (1,), 8)]
+    )
+    problem = Problem(graph, Cluster([Device(evil, host=evil), Device("b", host=evil)], LINKS), np.ones((2, 2)))
+    plan = plan_for(problem, np.array([0, 1]))
+    assert plan is not None
+    for format in ("torch-pipelining", "deepspeed", "onnxruntime", "openvino", "tensorrt-llm", "vllm", "llama.cpp"):
+        text = export_plan(problem, plan, format, budget=1).text
+        assert not [line for line in text.splitlines() if line.startswith("import os;")], format
