@@ -88,7 +88,7 @@ def load_decoder(location: str) -> Any:
         try:
             config = transformers.AutoConfig.from_pretrained(str(file), trust_remote_code=False, local_files_only=True)
             with torch.device("meta"):
-                model = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+                model = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
         except (ValueError, KeyError, OSError, TypeError) as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
             raise InvalidInput(f"{str(file)!r} describes no decoder that transformers knows: {first}") from None

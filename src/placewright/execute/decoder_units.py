@@ -181,7 +181,7 @@ def relayed(unit: Unit, relay: Relay, instead: Callable[..., None] | None) -> No
             return _nothing_of(module, args, kwargs, tokens=unit.reads_tokens)
         return (_hidden(args, kwargs),) if unit.as_tuple else _hidden(args, kwargs)
 
-    module.forward = forward  # type: ignore[method-assign]
+    module.forward = forward
 
 
 def _hidden(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:

@@ -35,7 +35,7 @@ LOADING_S = 600.0
 ENDING_S = 2.0
 """How long they may take to end when their input has ended, before they are killed."""
 
-_ENTRY = "from placewright.execute.resident_rank import main; main()"
+_ENTRY = "placewright.execute.resident_rank"
 
 
 class ResidentGroup:
@@ -232,7 +232,7 @@ class _Process:
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _ENTRY],  # -P: nothing is imported from the current folder
+            [sys.executable, "-P", "-m", _ENTRY],  # -P: nothing is imported from the current folder
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -160,3 +160,7 @@ def _packed(name: str, value: torch.Tensor) -> Tensor:
     is_bf16 = value.dtype == torch.bfloat16
     array = (value.float() if is_bf16 else value).detach().cpu().contiguous().numpy()
     return tensor_of(name, array, BF16 if is_bf16 else "")
+
+
+if __name__ == "__main__":
+    main()
