@@ -19,7 +19,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from placewright.cluster import Cluster
-from placewright.errors import ExecutionError, InvalidInput
+from placewright.errors import DeviceLost, ExecutionError, InvalidInput
 from placewright.execute.onnx_run import random_inputs, run_unsplit
 from placewright.execute.onnx_runner import OnnxRunner
 from placewright.host import available_cores
@@ -190,8 +190,9 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
     with no_process_left(), runner(tmp_path, [0, 1, 0, 1, 0, 1]) as r:
         r.run(random_inputs(r.inputs))
         thread = while_running(r, lambda: os.kill(r._workers[1].process.pid, signal.SIGKILL))
-        with pytest.raises(ExecutionError, match="the worker of device 'cpu1' was killed by SIGKILL"):
+        with pytest.raises(DeviceLost, match=r"of device 'cpu1' was killed by SIGKILL.*; it was at \w+$") as caught:
             r.go()
+        assert caught.value.device == "cpu1"
         thread.join()
         assert psutil.Process().children(recursive=True) == []
         with pytest.raises(ExecutionError, match="not running"):
@@ -203,7 +204,7 @@ def test_a_worker_that_hangs(tmp_path: Path) -> None:
     with no_process_left(), runner(tmp_path, [0, 1, 0, 1, 0, 1], timeout_s=0.2) as r:
         r.run(random_inputs(r.inputs))
         os.kill(r._workers[1].process.pid, signal.SIGSTOP)
-        with pytest.raises(ExecutionError, match=r"device 'cpu1' did not finish .* within 0\.2 s"):
+        with pytest.raises(DeviceLost, match=r"device 'cpu1' did not finish .* within 0\.2 s"):
             r.go()
 
 

@@ -127,7 +127,14 @@ def _while(states: Sequence[State], state: State) -> str:
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error is that of memory which the operating system, or a limit, does not give."""
     text = str(error)
-    known = ("can't allocate memory", "out of memory", "Cannot allocate memory", "bad_alloc", "not enough memory")
+    known = (
+        "can't allocate memory",
+        "out of memory",
+        "Cannot allocate memory",
+        "bad_alloc",
+        "bad allocation",
+        "Failed to allocate",
+    )
     return isinstance(error, MemoryError) or any(words in text for words in known)
 
 

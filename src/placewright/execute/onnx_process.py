@@ -15,7 +15,8 @@ from typing import IO
 import msgspec
 
 from placewright.cluster import Device
-from placewright.errors import ExecutionError
+from placewright.errors import DeviceLost, ExecutionError
+from placewright.execute.faults import out_of_memory
 from placewright.execute.onnx_shared import Job
 from placewright.execute.onnx_worker import Answer, read_message, write_message
 
@@ -73,7 +74,7 @@ class WorkerProcess:
             )
         message = read_message(self.process.stdout)  # type: ignore[arg-type]
         if not message:
-            raise ExecutionError(self.death())
+            raise self.failure()
         answer = msgspec.msgpack.decode(message, type=Answer)
         if answer.error:
             raise ExecutionError(f"device {self.device.name!r}: {answer.error}")
@@ -82,6 +83,19 @@ class WorkerProcess:
     def alive(self) -> bool:
         """Whether the process runs."""
         return self.process.poll() is None
+
+    def failure(self, at: str = "") -> ExecutionError:
+        """Make the error of a dead worker; its device is lost, unless the worker could say what failed.
+
+        Parameters
+        ----------
+        at : str
+            The call that it was at.
+        """
+        text = self.death()
+        if text.startswith(f"device {self.device.name!r}: ") and not out_of_memory(ExecutionError(text)):
+            return ExecutionError(text)
+        return DeviceLost(text + (f"; it was at {at}" if at else ""), device=self.device.name)
 
     def death(self) -> str:
         """Say how a dead worker died, in one line."""

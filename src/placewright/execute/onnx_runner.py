@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from placewright.capture.onnx_file import load_model
 from placewright.cluster import Device
-from placewright.errors import ExecutionError, MissingExtra
+from placewright.errors import DeviceLost, ExecutionError, MissingExtra
 from placewright.execute.onnx_process import WorkerProcess
 from placewright.execute.onnx_shared import GO, SENT, CallSpec, Job, Layout, Shared, ValueSpec
 from placewright.execute.onnx_split import Call, Split, Value, split_model
@@ -177,11 +177,11 @@ class OnnxRunner:
                     break
                 time.sleep(pause or step)
                 pause = 0.0
-                dead = next((w for w in self._workers if not w.alive), None)
+                dead = next((k for k, w in enumerate(self._workers) if not w.alive), None)
                 if dead is not None:
-                    raise ExecutionError(dead.death())
+                    raise self._workers[dead].failure(self._call_name(self._calls[dead][words[self._layout.at[dead]]]))
                 if time.monotonic() > until:
-                    raise ExecutionError(self._hung())
+                    raise self._hung()
         except BaseException:
             self.close()
             raise
@@ -331,7 +331,7 @@ class OnnxRunner:
             raise ExecutionError("the workers are not running; use the runner in a 'with' block")
         return self._shared
 
-    def _hung(self) -> str:
+    def _hung(self) -> DeviceLost:
         """Name the devices that have not finished; those that only wait for others are not to blame."""
         words = self._running().words
         late = [k for k, at in enumerate(self._layout.done) if words[at] < self._number]
@@ -341,9 +341,11 @@ class OnnxRunner:
             if all(words[self._layout.flag_of[name]] >= self._number for name in call.waits):
                 stuck.append((k, call))
         k, call = stuck[0] if stuck else (late[0], self._calls[late[0]][0])
-        return (
-            f"device {self._device(k).name!r} did not finish {self._call_name(call)} within {self.timeout_s:g} s; "
-            "give more time, or place less on it"
+        name = self._device(k).name
+        return DeviceLost(
+            f"device {name!r} did not finish {self._call_name(call)} within {self.timeout_s:g} s; give more time, or "
+            "place less on it",
+            device=name,
         )
 
     def _call_name(self, call: Call) -> str:
