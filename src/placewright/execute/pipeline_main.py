@@ -98,6 +98,17 @@ class _Ranks:
         self._loss = loss_of(network.unread, self._learns.tracked, many.loss) if self._learns is not None else None
         self._transport = Gloo(self._learns.together(self._rank_of) if self._learns is not None else ())
         self._inputs = [sample_inputs(network.inputs, m) for m in range(many.samples)]
+        chain, self._note = None, ""
+        if many.engine == "torch":
+            from placewright.execute.torch_pipelining import why_no_chain
+
+            tracked = self._learns.tracked if self._learns is not None else ()
+            why = why_no_chain(network.unread, self._pipeline.routes, tracked, many.samples, many.schedule)
+            chain = many.schedule if why is None else None
+            self._note = (
+                "" if why is None else f"The plan is no plain chain ({why}): placewright's own executor ran it."
+            )
+        self._engine = "placewright" if chain is None else "torch"
         self._mine, self._weights = rank_of_pipeline(
             network.parts,
             problem,
@@ -108,6 +119,7 @@ class _Ranks:
             self._inputs,
             learns=self._learns,
             loss=self._loss,
+            chain=chain,
         )
         self._actions = self._pipeline.actions(self._used[rank])
 
@@ -139,15 +151,16 @@ class _Ranks:
         predicted = _predicted_s(self._problem, self._plan)
         return ManySamples(
             self._many.samples,
-            self._pipeline.in_flight,
+            max(share.most_kept for share in shares) if self._engine == "torch" else self._pipeline.in_flight,
             self._many.schedule,
-            "placewright",
+            self._engine,
             predicted,
             steady,
             walls,
             error,
             shares,
             self._trained(runs, weights) if training else None,
+            self._note,
         )
 
     def _run(self, *, keep: bool = False) -> Passed:

@@ -22,7 +22,7 @@ class Share:
     samples : int
         That passed it, of those of one run.
     busy_s : float
-        Computing for each sample of the run, those included that did not pass here.
+        Computing for each sample of the run, those included that did not pass here; NaN where it is not known.
     most_kept : int
         Samples that it had open at a time, at most.
     """
@@ -136,4 +136,6 @@ def many_to_json(outcome: ManySamples) -> dict[str, Any]:
         for name in ("max_relative_error", "gradient_error", "weight_error"):
             if name in row and not math.isfinite(row[name]):
                 row[name] = None
+    for share in content["shares"]:
+        share["busy_s"] = share["busy_s"] if math.isfinite(share["busy_s"]) else None
     return {**content, "median_s": outcome.median_s}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,6 +18,9 @@ from placewright.execute.torch_run import held_by
 from placewright.execute.train_weights import TrainedWeights, holders_of, learning, tracked_values
 from placewright.plan import Plan
 from placewright.problem import Problem
+
+if TYPE_CHECKING:
+    from placewright.execute.torch_pipelining import TorchChain
 
 __all__ = ["Learning", "Pipeline", "add_up_gradients", "learning_of", "pipeline_of", "rank_of_pipeline"]
 
@@ -131,8 +134,11 @@ def rank_of_pipeline(
     *,
     learns: Learning | None = None,
     loss: Loss | None = None,
-) -> tuple[PipelineRank, TrainedWeights | None]:
+    chain: Schedule | None = None,
+) -> tuple[PipelineRank | TorchChain, TrainedWeights | None]:
     """Load what one device reads, and make what it runs; with ``learns`` also its leaves of autograd.
+
+    With ``chain`` torch's own pipelining runs it in the order of that name.
 
     Raises
     ------
@@ -146,6 +152,25 @@ def rank_of_pipeline(
     held = held_by(program, merged_places(pipeline.routes), device, place, returned=returned)
     trained = TrainedWeights(program, learns.trained, held, place) if learns is not None else None
     made = problem.cluster.devices[device]
+    tracked = learns.tracked if learns is not None else ()
+    if chain is not None:
+        from placewright.execute.torch_pipelining import TorchChain
+
+        (route,) = pipeline.routes
+        handed = TorchChain(
+            program,
+            route,
+            device,
+            rank_of,
+            held,
+            inputs,
+            chain,
+            pace=made.cpu_share,
+            trained=trained,
+            tracked=tracked,
+            loss=loss,
+        )
+        return handed, trained
     rank = PipelineRank(
         program,
         pipeline.routes,
@@ -158,7 +183,7 @@ def rank_of_pipeline(
         place,
         pace=made.cpu_share,
         trained=trained,
-        tracked=learns.tracked if learns is not None else (),
+        tracked=tracked,
         loss=loss,
     )
     return rank, trained

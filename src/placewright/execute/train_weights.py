@@ -75,7 +75,7 @@ class TrainedWeights:
     ----------
     constants : dict of str to value
         Those of ``held`` that don't follow from what learns.
-    parameters : dict of str to Tensor
+    parameters : dict of str to Parameter
         Leaves of autograd by their names in the module; tied ones once.
     """
 
@@ -84,12 +84,12 @@ class TrainedWeights:
     ) -> None:
         self._program, self._place = program, place
         nodes = {n.name: n for n in program.graph.nodes}
-        self._leaves: dict[str, torch.Tensor] = {}
+        self._leaves: dict[str, torch.nn.Parameter] = {}
         self._fixed: dict[Node, Any] = {}
         self._made = {name: nodes[name] for name in held if _reaches(nodes[name], program, trained)}
         self.constants = {name: value for name, value in held.items() if name not in self._made}
-        self.parameters: dict[str, torch.Tensor] = {}
-        of_storage: dict[object, tuple[str, torch.Tensor]] = {}
+        self.parameters: dict[str, torch.nn.Parameter] = {}
+        of_storage: dict[object, tuple[str, torch.nn.Parameter]] = {}
         first = {weight.storage: weight.target for weight in reversed(list(trained.values()))}
         for name in sorted(_sources(self._made.values(), program, trained)):
             weight = program.weights[name]
@@ -100,7 +100,7 @@ class TrainedWeights:
                     "one; let the module make one of them from the other in forward()"
                 )
             if known is None:
-                leaf = weight.tensor.detach().to(place, copy=True).requires_grad_()
+                leaf = torch.nn.Parameter(weight.tensor.detach().to(place, copy=True))
                 of_storage[weight.storage] = weight.target, leaf
                 self.parameters[first[weight.storage]] = leaf
             self._leaves[name] = of_storage[weight.storage][1]

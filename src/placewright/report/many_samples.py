@@ -31,7 +31,7 @@ def many_samples_report(outcome: ManySamples) -> RenderableType:
         table.add_row(
             text_of(share.device),
             Text(str(share.samples)),
-            Text(format_seconds(share.busy_s)),
+            Text("-" if math.isnan(share.busy_s) else format_seconds(share.busy_s)),
             Text(str(share.most_kept)),
         )
     return Group(table, sentences_of(_sentences(outcome)))
