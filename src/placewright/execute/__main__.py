@@ -9,7 +9,11 @@ from pathlib import Path
 
 from placewright.errors import PlacewrightError
 from placewright.execute.dispatch import check_timeout
-from placewright.execute.rank_main import BAD_INPUT, measurement_text, run_rank
+from placewright.execute.faults import line_of
+from placewright.execute.pipeline_main import run_many_rank
+from placewright.execute.pipeline_options import Many, add_many, many_of
+from placewright.execute.pipeline_outcome import many_text
+from placewright.execute.rank_main import measurement_text, run_rank
 from placewright.io import write_atomic
 from placewright.units import format_seconds, parse_seconds
 
@@ -22,6 +26,7 @@ def main() -> int:
     parser.add_argument("--weights", help="a .safetensors file, a folder of shards, or 'random'")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--timeout", default="60s")
+    add_many(parser)
     parser.add_argument("-o", "--output", type=Path, help="write what was measured here, as JSON")
     options = parser.parse_args()
     rank = os.environ.get("RANK", "0")
@@ -32,18 +37,32 @@ def main() -> int:
             raise PlacewrightError(f"--runs {options.runs} is not at least 1")
         timeout_s = parse_seconds(options.timeout, "--timeout", "60s")
         check_timeout(timeout_s)
+        many = many_of(options)
+        if many is not None:
+            return _many(options, many, timeout_s)
         measured = run_rank(
             options.plan, model=options.model, weights=options.weights, runs=options.runs, timeout_s=timeout_s
         )
     except PlacewrightError as error:
-        kind = BAD_INPUT if error.exit_code == PlacewrightError.exit_code else ""
-        sys.stderr.write(f"placewright: rank {rank}: {kind}{' '.join(str(error).split())}\n")
+        sys.stderr.write(f"placewright: rank {rank}: {line_of(error)}\n")
         return error.exit_code
     if measured is not None and options.output is not None:
         write_atomic(options.output, measurement_text(measured))
     elif measured is not None:
         predicted, median = format_seconds(measured.predicted_s), format_seconds(measured.median_s)
         sys.stdout.write(f"plan: median {median}, predicted {predicted}, error {measured.max_relative_error:.2g}\n")
+    return 0
+
+
+def _many(options: argparse.Namespace, many: Many, timeout_s: float) -> int:
+    outcome = run_many_rank(
+        options.plan, many, model=options.model, weights=options.weights, runs=options.runs, timeout_s=timeout_s
+    )
+    if outcome is not None and options.output is not None:
+        write_atomic(options.output, many_text(outcome))
+    elif outcome is not None:
+        predicted, median = format_seconds(outcome.predicted_s), format_seconds(outcome.median_s)
+        sys.stdout.write(f"{outcome.samples} samples: {median} a sample, predicted {predicted}\n")
     return 0
 
 
