@@ -145,13 +145,13 @@ def check_single(plan: Plan) -> None:
     """
     if len(plan.copies) > 1:
         raise InvalidInput(
-            f"the plan has {len(plan.copies)} copies of the network side by side, and what runs plans runs one; plan "
-            "for --objective max-load to run a pipeline, or makespan for one sample"
+            f"the plan has {len(plan.copies)} copies of the network side by side, which one sample can't show; run many "
+            "with --processes --micro-batches N, or plan for the makespan"
         )
     if plan.replicas:
         raise InvalidInput(
-            "the plan has stages on several devices at once, and what runs plans runs each once; plan "
-            "without --replicate"
+            "the plan has stages on several devices at once, which one sample can't show; run many with --processes "
+            "--micro-batches N, or plan without --replicate"
         )
 
 
