@@ -63,7 +63,9 @@ def _vit(parts: Parts, vision: Configuration, *, clip: bool) -> tuple[str, int]:
             width=hidden,
         )
     )
-    x = _added(parts, f"{TOWER}.embeddings.position_embedding", x, (rows + clip) * hidden, hidden)
+    if clip:
+        x = _added(parts, f"{TOWER}.embeddings.class_embedding", x, hidden, hidden)
+    x = _added(parts, f"{TOWER}.embeddings.position_embedding", x, rows * hidden, hidden)
 
     def normed(name: str, x: str) -> str:
         return parts.norm(name, (x,), hidden, weights=2 * hidden)
