@@ -238,6 +238,34 @@ InFlight = Annotated[
         min=1,
     ),
 ]
+ConfigPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", help="With --context: Hugging Face config.json, or its folder: what layers keep of a token."
+    ),
+]
+Workspace = Annotated[
+    bool | None,
+    typer.Option("--workspace", help="Torch network: count what comes and goes while an operator runs, too."),
+]
+OptimizerName = Annotated[
+    str | None,
+    typer.Option(
+        "--optimizer",
+        help="Torch network: count what training holds: gradients, this optimiser's state (sgd, momentum, adamw, "
+        "adamw-mixed, adamw-8bit...) and what is saved for the backward pass.",
+    ),
+]
+MicroBatches = Annotated[
+    int | None, typer.Option("--micro-batches", help="With --optimizer: of a training step.", min=1)
+]
+ScheduleName = Annotated[
+    str | None, typer.Option("--schedule", help="With --optimizer: of the pipeline: 1f1b, the default, or gpipe.")
+]
+RecomputeName = Annotated[
+    str | None,
+    typer.Option("--recompute", help="With --optimizer: none, or full: layers keep their inputs alone."),
+]
 Inference = Annotated[bool, typer.Option("--inference", help="Of a profile: the forward pass alone.")]
 
 
@@ -316,6 +344,12 @@ def _posing(
     cache_dtype: CacheDtypeName = None,
     grain: GrainName = None,
     in_flight: InFlight = None,
+    config: ConfigPath = None,
+    workspace: Workspace = None,
+    optimizer: OptimizerName = None,
+    micro_batches: MicroBatches = None,
+    schedule: ScheduleName = None,
+    recompute: RecomputeName = None,
 ) -> Posing:
     flags = ObjectiveFlags(
         objective,
@@ -343,7 +377,18 @@ def _posing(
         transfers,
         duplicate_below,
         fold,
-        MemoryFlags(weight_format, context, None, batch, cache_dtype),
+        MemoryFlags(
+            weight_format,
+            context,
+            config,
+            batch,
+            cache_dtype,
+            workspace or None,
+            optimizer,
+            micro_batches,
+            schedule,
+            recompute,
+        ),
         LanguageFlags(prompt, generate, dtype, grain, in_flight),
     )
 
