@@ -18,6 +18,7 @@ from placewright.bounds import BOUNDS
 from placewright.bounds.feasibility import why_infeasible
 from placewright.coarsen import block_groups, chains, contract
 from placewright.errors import InvalidInput, PlacewrightError
+from placewright.evaluate import plan_for
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import OPTIMALITY_TOLERANCE, Result
@@ -58,6 +59,7 @@ def solve(
     on_progress: OnProgress = ignore,
     given: Mapping[str, Entry] = MappingProxyType({}),
     coarsen: str = "none",
+    start: Plan | None = None,
 ) -> Result:
     """Find a plan and prove how far from the best it can be.
 
@@ -79,6 +81,8 @@ def solve(
     coarsen : {"none", "chains", "blocks"}
         What is placed as one at first, for half of the budget; then the plan is improved operator by operator. Under
         the makespan only. Bounds are always those of the problem itself.
+    start : Plan, optional
+        A plan to improve on, as the alternative ``given``; one that breaks a rule of the problem is passed over.
 
     Returns
     -------
@@ -115,11 +119,26 @@ def solve(
         best = _bounded(problem, clock, seed)
         if best.infeasible:
             return replace(best, runtime_s=clock.elapsed_s)
+        if start is not None:
+            best = best.merge(_given(problem, start))
         if coarsen != "none":
             best = best.merge(_coarsely(problem, coarsen, entry, best, clock, seed, on_progress))
         best = _fine(problem, best, entry, solver, clock, seed, on_progress)
     best = replace(best, runtime_s=clock.elapsed_s, interrupted=clock.cancelled.is_set())
     return _checked(problem, best, seed)
+
+
+def _given(problem: Problem, start: Plan) -> Result:
+    """Judge a plan that the user has."""
+    kept = plan_for(
+        problem,
+        start.device_of,
+        schedule=start.schedule,
+        replicas=start.replicas,
+        call_of=start.call_of,
+        copies=start.copies,
+    )
+    return Result(kept, solver="given", alternatives={"given": inf if kept is None else kept.value_s})
 
 
 def _fine(

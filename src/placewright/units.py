@@ -15,6 +15,7 @@ __all__ = [
     "parse_bytes_per_second",
     "parse_flops_per_second",
     "parse_seconds",
+    "parse_share",
     "parse_tokens",
 ]
 
@@ -138,6 +139,17 @@ def parse_tokens(value: object, what: str = "tokens") -> int:
     if not 1 <= number <= 2**31 or number != round(number):
         raise InvalidInput(f"{what} {value!r} is not a whole number from 1 to 2^31; write for example '32k' for 32,768")
     return round(number)
+
+
+def parse_share(value: object, what: str = "share") -> float:
+    """Share of ``5%`` or ``0.05``.
+
+    Examples
+    --------
+    >>> parse_share("5%"), parse_share("0.25")
+    (0.05, 0.25)
+    """
+    return _scaled(value, {"%": 0.01, "": 1.0}, what, "5%")
 
 
 def format_seconds(seconds: float) -> str:

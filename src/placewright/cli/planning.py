@@ -31,6 +31,15 @@ def plan(
     budget: BudgetText = "60s",
     seed: Seed = 0,
     coarsen: Coarsen = "none",
+    max_devices: Annotated[
+        int | None, typer.Option("--max-devices", help="Use at most so many devices, the best ones.", min=1)
+    ] = None,
+    min_gain: Annotated[
+        str, typer.Option("--min-gain", help="Use a further device only where it saves so much, e.g. 5%.")
+    ] = "0%",
+    device_map: Annotated[
+        Path | None, typer.Option("--from", help="Start from a device_map of accelerate (JSON).")
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the plan here.")] = None,
     report: ReportPath = None,
     trace: TracePath = None,
@@ -39,23 +48,37 @@ def plan(
     """Place a network on a cluster and prove how good the placement is."""
     from placewright.comparison import check_expert, known_solvers, without_plan
     from placewright.evaluate import judge
+    from placewright.export.given_map import read_device_map
+    from placewright.few_devices import solve_on_few
     from placewright.io import check_writable, result_to_json, write_atomic, write_plan
     from placewright.posing import given_solvers
     from placewright.report import explain, html_report, plan_report, trace_json
-    from placewright.solve import solve
-    from placewright.units import parse_seconds
+    from placewright.units import parse_seconds, parse_share
 
     progress = progress_line()
     seconds = parse_seconds(budget, "--budget", "60s")
+    least = parse_share(min_gain, "--min-gain")
     known_solvers([solver])
     check_expert(solver, expert)
     check_writable(output, report, trace)
     problem = posing.problem(progress)
     given = given_solvers(expert, problem)
-    result = solve(
-        problem, solver=solver, budget=seconds, seed=seed, on_progress=progress, given=given, coarsen=coarsen
+    chosen = solve_on_few(
+        problem,
+        max_devices,
+        min_gain=least,
+        solver=solver,
+        budget=seconds,
+        seed=seed,
+        on_progress=progress,
+        given=given,
+        coarsen=coarsen,
+        start=read_device_map(device_map, problem) if device_map is not None else None,
     )
+    problem, result = chosen.problem, chosen.result
     progress.close()
+    if chosen.sentence:
+        progress.tell(chosen.sentence)
     found = result.plan
     judged = judge(problem, found) if found is not None else None
     sentences = explain(problem, result, judged)
