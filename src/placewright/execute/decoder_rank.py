@@ -13,6 +13,7 @@ import torch
 
 from placewright.errors import InvalidInput
 from placewright.execute.decoder_units import Unit, relayed
+from placewright.execute.doing import DOING
 from placewright.host import rest
 
 __all__ = ["DecoderRank", "GlooWire", "Wire"]
@@ -121,11 +122,11 @@ class DecoderRank:
                 f"{stray[0]!r} and {firsts[-1].path!r} must be on one device: the first layer reads their sum"
             )
         for unit in firsts:
-            relayed(unit, self._relay(at, at), None if at == rank else _passed_over)
+            relayed(unit, self._relay(unit.path, at, at), None if at == rank else _passed_over)
         for unit in inside:
             here = rank_of[unit.path]
             instead = None if here == rank else _passed_over if unit.layer is None else self._counted(unit.layer)
-            relayed(unit, self._relay(at, here), instead)
+            relayed(unit, self._relay(unit.path, at, here), instead)
             at = here
         self.gives_tokens = at == rank
         """Whether this rank has the last unit, and so the tokens."""
@@ -155,12 +156,14 @@ class DecoderRank:
             positions["attention_mask"] = known.mask
             positions["position_ids"] = (known.mask.cumsum(1) - 1).clamp(min=0)[:, -length:]
         self._began = time.monotonic()
+        DOING.now("computes", f"step of {length} tokens")
         with torch.no_grad():
             made = self._model(
                 input_ids=tokens, use_cache=True, **{self._cache_name: known.cache}, **positions, **self._one_logit
             )
             chosen = made.logits[:, -1, :].float().argmax(-1) if self.gives_tokens else None
         self._rest()
+        DOING.now("rests")
         return chosen
 
     def forget(self, stream: int) -> None:
@@ -177,7 +180,7 @@ class DecoderRank:
             if tensor is not None
         )
 
-    def _relay(self, source: int, target: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    def _relay(self, path: str, source: int, target: int) -> Callable[[torch.Tensor], torch.Tensor]:
         def relay(hidden: torch.Tensor) -> torch.Tensor:
             if source == target or self._rank not in (source, target):
                 return hidden
@@ -185,7 +188,9 @@ class DecoderRank:
                 self._rest()
                 self._wire.send(hidden, target)
                 return hidden
+            DOING.now("waits", f"what enters {path}", source)
             received = self._wire.receive(hidden, source)
+            DOING.now("computes", path)
             self._began = time.monotonic()
             return received
 

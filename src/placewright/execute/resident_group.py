@@ -185,7 +185,9 @@ class ResidentGroup:
             return
         reply = msgspec.msgpack.decode(message, type=Reply)
         if reply.error:
-            self.fail(f"device {self.names[k]!r}: {reply.error}")
+            # What a rank says of one that was killed comes, at times, before that one's end is heard.
+            killed = next((process for process in self._processes if process.killed), None)
+            self.fail(killed.death() if killed is not None else f"device {self.names[k]!r}: {reply.error}")
             return
         with self._lock:
             self._last_reply = time.monotonic()
@@ -267,6 +269,11 @@ class _Process:
         self._threads = [threading.Thread(target=work, daemon=True) for work in (write, read)]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def killed(self) -> bool:
+        """Whether a signal has ended it."""
+        return (self._process.poll() or 0) < 0
 
     def kill(self) -> None:
         self._process.kill()

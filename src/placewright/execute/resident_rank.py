@@ -1,8 +1,8 @@
 """A rank that stays up: it loads its part of a plan once, then does what it is told until its input ends.
 
 It is started by :mod:`placewright.execute.resident_group` and reads messages from its standard input: the job, then
-commands. It answers on its standard output. The end of its input ends it; so does the death of who started it, whatever
-it is waiting for.
+commands. It answers on its standard output. The end of its input ends it; so does the death of who started it, and
+another rank's, whatever it is waiting for (:mod:`placewright.execute.rank_join`).
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import msgspec
 
 from placewright.errors import PlacewrightError
+from placewright.execute.doing import DOING
 from placewright.execute.onnx_worker import read_message, write_message
 from placewright.execute.rank_join import joined
 from placewright.execute.resident_messages import (
@@ -58,7 +57,6 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the answers
     commands = sys.stdin.buffer
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
         job = msgspec.msgpack.decode(read_message(commands), type=ResidentJob)
         file = read_plan(job.plan)
@@ -76,15 +74,11 @@ def main() -> None:
 
 
 def _serve(work: Work, commands: BinaryIO, answers: BinaryIO) -> None:
+    DOING.now("rests")
     while message := read_message(commands):
         command = msgspec.msgpack.decode(message, type=Command)
         write_message(answers, work.do(command))
-
-
-def _end_with_parent(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
+        DOING.now("rests")
 
 
 class _Network:
