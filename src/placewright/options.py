@@ -174,6 +174,10 @@ Pins = Annotated[list[str] | None, typer.Option("--pin", help="PATTERN=DEVICE: t
 Forbids = Annotated[
     list[str] | None, typer.Option("--forbid", help="PATTERN=DEVICE: these never run there. Repeatable.")
 ]
+Togethers = Annotated[
+    list[str] | None,
+    typer.Option("--together", help="PATTERN: all operators of this name share a device. Repeatable."),
+]
 CostsName = Annotated[
     str,
     typer.Option(
@@ -287,12 +291,14 @@ class Posing:
     fold: str | None = None
     memory: MemoryFlags = field(default_factory=MemoryFlags)
     language: LanguageFlags = field(default_factory=LanguageFlags)
+    together: list[str] = field(default_factory=list)
 
     def problem(self, progress: ProgressLine) -> Problem:
         """Make the problem; progress is told what happens."""
         from placewright.posing import as_costs, as_duplicate_below, as_fold, as_transfers, as_wishes, pose
+        from placewright.together import kept_together
 
-        return pose(
+        posed = pose(
             self.model,
             self.cluster,
             flags=self.flags,
@@ -309,6 +315,7 @@ class Posing:
             on_progress=progress.tell,
             on_step=progress.step,
         )
+        return kept_together(posed, self.together)
 
 
 def _posing(
@@ -327,6 +334,7 @@ def _posing(
     sync_bandwidth: SyncBandwidth = None,
     pin: Pins = None,
     forbid: Forbids = None,
+    together: Togethers = None,
     costs: CostsName = "auto",
     fuse: Fuse = None,
     speed: Speeds = None,
@@ -390,6 +398,7 @@ def _posing(
             recompute,
         ),
         LanguageFlags(prompt, generate, dtype, grain, in_flight),
+        together or [],
     )
 
 
