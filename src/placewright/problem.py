@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -14,6 +14,7 @@ from placewright.cluster import Cluster
 from placewright.errors import InvalidInput
 from placewright.graph import RESIDENT_PARTS, OperatorGraph
 from placewright.objective import Makespan, MaxLoad, Objective, Offload, Throughput, as_objective
+from placewright.units import format_bytes
 
 __all__ = ["Problem", "Times", "Wish"]
 
@@ -175,6 +176,15 @@ class Problem:
         """(parts, n) the same, part by part in the order of :data:`placewright.graph.RESIDENT_PARTS`."""
         rows = [[getattr(v, part) for v in self.graph.operators] for part in RESIDENT_PARTS]
         return np.array(rows, dtype=np.int64)
+
+    def resident_listing(self, operators: Sequence[int] | None = None) -> str:
+        """Say what operators (by default all) hold, part by part: ``weights 4 GiB, gradients 4 GiB``."""
+        chosen = slice(None) if operators is None else list(operators)
+        sizes = self.resident_parts[:, chosen].sum(axis=1).tolist()
+        there = [
+            f"{name} {format_bytes(size)}" for name, size in zip(RESIDENT_PARTS.values(), sizes, strict=True) if size
+        ]
+        return ", ".join(there)
 
     def transfer_s(self, tensor: int, source: int, target: int) -> float:
         """c[u, i, j] in seconds: 0 on one device, ``inf`` where unreachable."""

@@ -62,7 +62,7 @@ def test_too_little_memory_is_infeasible() -> None:
     graph = OperatorGraph([Operator("a", weight_bytes=5), Operator("b", weight_bytes=5)])
     cluster = Cluster([Device("g0", memory_bytes=4), Device("g1", memory_bytes=4)])
     result = bound_of(Problem(graph, cluster, np.ones((2, 2)), MaxLoad("any")))
-    assert "10 B don't fit" in result.infeasible
+    assert "10 B, doesn't fit" in result.infeasible
     assert result.bounds == {}
 
 

@@ -61,7 +61,7 @@ def divided_load(
         if solved is None:
             total, room = float(resident.sum()), float(capacity.sum())
             return Result(
-                infeasible=f"weights and KV cache of {total:.0f} B don't fit the devices that may hold them "
+                infeasible=f"what operators hold, {total:.0f} B, doesn't fit the devices that may hold it "
                 f"({room:.0f} B in all), even divided; allow more devices or raise their memory",
             )
         value = max(value, _lagrangian(merged, *solved))

@@ -15,8 +15,8 @@ __all__ = ["why_infeasible"]
 def why_infeasible(problem: Problem) -> str:
     """Say why no placement is possible; empty when these tests find no reason.
 
-    Necessary conditions only: each unit has a device that may run it and holds its weights and KV cache, and all of
-    them together fit the devices that any unit may use. Under ``offload`` memory binds on accelerators alone.
+    Necessary conditions only: each unit has a device that may run it and has the room for what it holds, and all
+    of them together fit the devices that any unit may use. Under ``offload`` memory binds on accelerators alone.
     """
     a = arrays_of(problem)
     operators, devices = problem.graph.operators, problem.cluster.devices
@@ -32,8 +32,10 @@ def why_infeasible(problem: Problem) -> str:
             reasons.append(f"{whole} may run on no device: it has no finite time there or a wish excludes it")
             continue
         best = int(np.argmax(np.where(a.allowed[k], capacity, -1.0)))
+        parts = problem.resident_listing(members.tolist())
+        listing = f" ({parts})" if "," in parts else ""
         reasons.append(
-            f"{whole} needs {format_bytes(a.resident[k])} and the largest device that may run it, "
+            f"{whole} needs {format_bytes(a.resident[k])}{listing} and the largest device that may run it, "
             f"{devices[best].name!r}, has {format_bytes(capacity[best])}"
         )
     used = a.allowed.any(axis=0)
@@ -43,8 +45,11 @@ def why_infeasible(problem: Problem) -> str:
         names = ", ".join(
             f"{operators[a.member[a.member_ptr[k]]].name!r} ({format_bytes(a.resident[k])})" for k in largest.tolist()
         )
+        parts = problem.resident_listing()
+        listing = f" ({parts})" if "," in parts else ""
+        what = "weights and KV cache" if not problem.resident_parts[2:].any() else "all operators together"
         reasons.append(
-            f"weights and KV cache need {format_bytes(total)} and the devices that may hold them have "
+            f"{what} need {format_bytes(total)}{listing} and the devices that may hold them have "
             f"{format_bytes(room)} together; largest: {names}"
         )
     if not reasons:

@@ -31,6 +31,7 @@ from placewright.report.terminal_parts import (
     ABSENT,
     SHOWN_DEVICES,
     SHOWN_IDLE,
+    WIDEST_PARTS,
     facts_of,
     plain_table,
     rest_of,
@@ -44,6 +45,7 @@ from placewright.result import Result, Status
 from placewright.units import format_bytes, format_seconds
 
 __all__ = [
+    "answers_report",
     "cluster_report",
     "comparison_table",
     "demo_table",
@@ -65,6 +67,11 @@ SHOWN_COLUMNS = 4
 """A profile's table has columns for so many devices."""
 
 _NONE: Mapping[str, str] = MappingProxyType({})
+
+
+def answers_report(answers: Iterable[str]) -> RenderableType:
+    """List what was asked of a plan beside its value, as sentences."""
+    return sentences_of(answers)
 
 
 def plan_report(
@@ -349,7 +356,8 @@ def _memory_table(evaluation: Evaluation) -> RenderableType:
         for name in evaluation.devices[0].memory_parts
         if name in USUAL_PARTS or any(use.memory_parts[name] for use in evaluation.devices)
     ]
-    for heading in (*parts, "peak", "limit", "used"):
+    used = len(parts) <= WIDEST_PARTS
+    for heading in (*parts, "peak", "limit", *(["used"] if used else [])):
         table.add_column(heading, justify="right", no_wrap=True)
     for use in shown:
         limit = use.limit_bytes
@@ -359,7 +367,7 @@ def _memory_table(evaluation: Evaluation) -> RenderableType:
             text_of(use.name),
             *(Text(format_bytes(size)) for size in sizes),
             Text("none" if limit is None else format_bytes(limit)),
-            Text(percent(use.memory_bytes / limit) if limit else ABSENT),
+            *([Text(percent(use.memory_bytes / limit) if limit else ABSENT)] if used else []),
             style="bold red" if over else "" if use.operators else "dim",
         )
     return Group(table, *rest_of(len(evaluation.devices) - len(shown), "device"))

@@ -31,6 +31,7 @@ from placewright.report.terminal_parts import (
     ABSENT,
     SHOWN_DEVICES,
     SHOWN_IDLE,
+    WIDEST_PARTS,
     rest_of,
     seconds_of,
     table_of,
@@ -142,7 +143,8 @@ def memory_table(evaluation: Evaluation, stages: Sequence[StageUse]) -> Renderab
     columns = [name for name, sizes in parts.items() if name == "weights" or any(sizes)]
     table = table_of("memory" + (" of each copy" if any(len(stage.devices) > 1 for stage in stages) else ""))
     table.add_column("device", overflow="fold")
-    for heading in (*columns, *(["total"] if len(columns) > 1 else []), "limit", "used"):
+    used = len(columns) <= WIDEST_PARTS
+    for heading in (*columns, *(["total"] if len(columns) > 1 else []), "limit", *(["used"] if used else [])):
         table.add_column(heading, justify="right", no_wrap=True)
     for k, stage in enumerate(stages[:SHOWN_DEVICES]):
         use, limit = stage.use, stage.use.limit_bytes
@@ -151,7 +153,7 @@ def memory_table(evaluation: Evaluation, stages: Sequence[StageUse]) -> Renderab
             text_of(stage.name),
             *(Text(format_bytes(size)) for size in sizes),
             Text("none" if limit is None else format_bytes(limit)),
-            Text(percent(use.memory_bytes / limit) if limit else ABSENT),
+            *([Text(percent(use.memory_bytes / limit) if limit else ABSENT)] if used else []),
             style="bold red" if _over(use) else "",
         )
     return Group(table, *rest_of(len(stages) - SHOWN_DEVICES, "device"))

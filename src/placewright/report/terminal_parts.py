@@ -18,6 +18,7 @@ __all__ = [
     "ABSENT",
     "SHOWN_DEVICES",
     "SHOWN_IDLE",
+    "WIDEST_PARTS",
     "facts_of",
     "plain_table",
     "rest_of",
@@ -27,6 +28,9 @@ __all__ = [
     "table_of",
     "text_of",
 ]
+
+WIDEST_PARTS = 3
+"""A table of memory with more parts has no column for how much is used; the total and the limit stand there."""
 
 SHOWN_DEVICES = 32
 """Tables show so many devices that are in use, and count the rest."""
