@@ -34,6 +34,20 @@ def gpt2_small() -> Example:
     return _on_meta(transformers.GPT2Model, transformers.GPT2Config(use_cache=False)), _tokens(128)
 
 
+def vit_base() -> Example:
+    """ViT-B/16 on one picture."""
+    return _on_meta(transformers.ViTModel, transformers.ViTConfig()), {
+        "pixel_values": torch.zeros(1, 3, 224, 224, device="meta")
+    }
+
+
+def t5_small() -> Example:
+    """T5-small, encoder and decoder, on 128 tokens each."""
+    tokens = torch.zeros(1, 128, dtype=torch.int64, device="meta")
+    config = transformers.T5Config(use_cache=False)
+    return _on_meta(transformers.T5Model, config), {"input_ids": tokens, "decoder_input_ids": tokens}
+
+
 def _convolutional(name: str) -> Example:
     from importlib import import_module
 

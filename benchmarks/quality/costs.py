@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
@@ -26,6 +27,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.quality.cost_onnx_networks import NAMES as EXPORTED  # noqa: E402
+from benchmarks.quality.cost_onnx_networks import exported  # noqa: E402
 from benchmarks.quality.costs_picture import picture  # noqa: E402
 from benchmarks.quality.kernel_measurements import measured  # noqa: E402
 
@@ -41,7 +44,7 @@ from placewright.units import format_seconds  # noqa: E402
 
 FAMILIES = {"product": "matrix products", "prefill": "attention, prefill", "decode": "attention, decode"}
 START = Curve(0.7, 0.8, 2.0, 6000.0, 500.0, 2000.0, 1.0, 0.15)
-TORCH = ("bert_4", "gpt2_small", "resnet_50", "mobilenet_v2", "densenet_121")
+TORCH = ("bert_4", "gpt2_small", "vit_base", "t5_small", "resnet_50", "mobilenet_v2", "densenet_121")
 ONNX = ("squeezenet", "resnet50", "inception_v1", "densenet121", "shufflenet", "vgg19")
 PAGE = "docs/costs.md"
 CHANNEL_BYTES_PER_S = 38.4e9
@@ -135,7 +138,9 @@ def networks(runtime: str) -> dict[str, str]:
     assert spec is not None and spec.origin is not None
     folder = Path(spec.origin).parent / "backend/test/data/light"
     found = {name: folder / f"light_{name}.onnx" for name in ONNX}
-    return {name: str(path) for name, path in found.items() if path.is_file()}
+    made = Path(tempfile.gettempdir()) / "placewright-cost-networks"
+    transformers = {name: str(exported(name, made)) for name in EXPORTED}
+    return {name: str(path) for name, path in found.items() if path.is_file()} | transformers
 
 
 def compared(name: str, model: str, runtime: str, threads: int, calibration: Calibration) -> dict[str, Any]:
@@ -152,6 +157,7 @@ def compared(name: str, model: str, runtime: str, threads: int, calibration: Cal
         "network": name,
         "runtime": runtime,
         "threads": threads,
+        "load": os.getloadavg()[0],
         "whole_s": report.whole_s.get(device.name, 0.0),
         "operators": [
             [v.kind, *(float(c[k]) for c in columns)] for k, v in enumerate(graph.operators) if columns[0][k] > 0
@@ -165,18 +171,20 @@ def signed(predicted: float, real: float) -> str:
 
 
 def network_rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """One line a network, runtime and number of threads; then the median size of the errors."""
-    totals: dict[str, list[float]] = {"profiled": [], "before": [], "after": []}
+    """One line a network, runtime and number of threads; then the median and largest size of the errors."""
+    off: dict[tuple[str, int], list[list[float]]] = {}
     for r in found:
         sums = [sum(v[k] for v in r["operators"]) for k in (1, 2, 3)]
         whole = r["whole_s"] or sums[0]
-        for key, predicted in zip(totals, sums, strict=True):
-            totals[key].append(abs(predicted / whole - 1))
+        off.setdefault((r["runtime"], r["threads"]), []).append([abs(predicted / whole - 1) for predicted in sums])
         cells = (signed(s, whole) for s in sums)
         named = f"| {r['runtime']} | {r['threads']} | {r['network']} | {len(r['operators'])}"
         yield f"{named} | {format_seconds(whole)} | {' | '.join(cells)} |"
-    medians = (f"{np.median(e):.0%}" for e in totals.values())
-    yield f"| | | median size of the error | | | {' | '.join(medians)} |"
+    off["all", 0] = [row for rows in off.values() for row in rows]
+    for (runtime, threads), rows in off.items():
+        columns = np.array(rows).T
+        cells = (f"{np.median(e):.1%} ({e.max():.0%})" for e in columns)
+        yield f"| {runtime} | {threads or ''} | *median (largest) error* | | | {' | '.join(cells)} |"
 
 
 def kind_rows(found: Sequence[Mapping[str, Any]], runtime: str, threads: int, most: int = 16) -> Iterator[str]:
@@ -200,12 +208,14 @@ def kind_rows(found: Sequence[Mapping[str, Any]], runtime: str, threads: int, mo
 
 def page(found: Sequence[Mapping[str, Any]], command: str, picture_name: str) -> str:
     """Put the page together."""
+    loads = [r["load"] for r in found] or [os.getloadavg()[0]]
     lines = [
         "# What analytic times are worth",
         "",
         f"Made by `{command}` on {os.cpu_count()} cores",
-        f"({cpu_name()}); torch {version('torch')}, ONNX Runtime {version('onnxruntime')}; load average at",
-        f"the end {os.getloadavg()[0]:.1f}. How it works is below.",
+        f"({cpu_name()}); torch {version('torch')}, ONNX Runtime {version('onnxruntime')}; load average",
+        f"{min(loads):.1f} to {max(loads):.1f} while the networks were measured, at niceness {os.nice(0)}. How it",
+        "works is below.",
         "",
         "## Kernels of GPUs",
         "",

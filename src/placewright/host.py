@@ -20,6 +20,9 @@ __all__ = [
     "confine",
     "cpu_name",
     "end_with_parent",
+    "gpu_name",
+    "gpu_number",
+    "has_cores",
     "is_here",
     "keep_freed_memory",
     "memory_bytes",
@@ -30,6 +33,7 @@ USUAL_CACHE_BYTES = 32 << 20
 """Of a last-level cache where the machine doesn't tell."""
 
 _PR_SET_PDEATHSIG = 1
+_GPUS = Path("/proc/driver/nvidia/gpus")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGEST_THRESHOLD_BYTES = 32 << 20  # glibc takes no more
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -43,8 +47,42 @@ def available_cores() -> tuple[int, ...]:
 
 
 def is_here(device: Device) -> bool:
-    """Whether a device is CPU cores that this process may use, so that it can be measured."""
+    """Whether a device can be measured: it is CPU cores that this process may use, or a GPU of this machine."""
+    return has_cores(device) or bool(gpu_name(device))
+
+
+def has_cores(device: Device) -> bool:
+    """Whether a device is CPU cores that this process may use."""
     return device.kind == "cpu" and bool(device.cores) and set(device.cores) <= set(available_cores())
+
+
+def gpu_number(device: Device) -> int:
+    """Which of torch's GPUs a device is: 1 for ``gpu1``, as ``placewright probe`` names it; -1 for none."""
+    digits = device.name.removeprefix("gpu") if device.kind == "gpu" and device.name.startswith("gpu") else ""
+    return int(digits) if digits.isascii() and digits.isdigit() else -1
+
+
+def gpu_name(device: Device) -> str:
+    """Name of the GPU of this machine that a device is; empty where it is none.
+
+    It is a ``gpu`` on the host ``local`` with a number for which the driver knows a GPU. Where it states a model, the
+    machine has a GPU in whose name the model's number stands (``3090`` of ``rtx-3090``).
+    """
+    known = _gpu_names()
+    if device.host != "local" or not 0 <= gpu_number(device) < len(known):
+        return ""
+    number = next((part for part in device.model.lower().split("-") if any(c.isdigit() for c in part)), "")
+    return known[gpu_number(device)] if any(number in name.lower() for name in known) else ""
+
+
+def _gpu_names() -> tuple[str, ...]:
+    """Names of the GPUs that NVIDIA's driver on Linux knows, in the order of their bus."""
+    names = []
+    for file in sorted(_GPUS.glob("*/information")):
+        with contextlib.suppress(OSError):
+            lines = [line.partition(":") for line in file.read_text(errors="replace").splitlines()]
+            names += [value.strip() for key, _, value in lines if key.strip() == "Model"]
+    return tuple(names)
 
 
 def memory_bytes() -> int:

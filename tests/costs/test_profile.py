@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from placewright import costs, host
 from placewright.capture import capture
 from placewright.cluster import Cluster, Device
-from placewright.costs.tasks import Answer, OnnxPieces, OnnxUnit, Setup, Task
+from placewright.costs.tasks import Answer, Conversion, OnnxPieces, OnnxUnit, Setup, Task
 from placewright.errors import ExecutionError, InvalidInput
 from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.problem import Problem
@@ -39,7 +39,7 @@ class Fake:
     asked: list[str]
 
     def __init__(self, fails: str = "", whole_s: float = 0.0, cut_s: float = 0.004, conversions_s: float = 0.0) -> None:
-        self.asked, self.setups = [], list[Setup]()
+        self.asked, self.setups, self.within = [], list[Setup](), tuple[Conversion, ...]()
         self.fails, self.whole_s, self.cut_s, self.conversions_s = fails, whole_s, cut_s, conversions_s
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Fake:
@@ -68,6 +68,9 @@ class Fake:
     def whole(self) -> Task:
         return OnnxUnit((), whole=True)
 
+    def converting(self, conversion: Conversion) -> int | None:
+        return {"x": 1, "y": 2}.get(conversion.tensor)
+
     def pieces(self) -> tuple[Task, list[int]] | None:
         return None if self.fails == "pieces" else (OnnxPieces((), "", ()), [0, 1, 1, 2])
 
@@ -81,7 +84,7 @@ class Fake:
         if name == self.fails or self.fails == "all":
             return Answer(error="it broke")
         if task.whole:
-            return Answer(self.whole_s, call_s=1e-3)
+            return Answer(self.whole_s, call_s=1e-3, within=self.within)
         seconds = GRAPH.operators[int(task.path)].flops * 1e-9
         return Answer(seconds, call_s=1e-3, conversions_s=self.conversions_s * (name == "b"))
 
@@ -121,6 +124,31 @@ def test_times_are_reconciled_with_the_whole_network(monkeypatch: pytest.MonkeyP
     assert report.times.processing_s.sum() == pytest.approx(20.0)
     assert report.operator_sum_s == {"one": 18.0}
     assert run(Cluster([cpu("one")]), reconcile=False).times.processing_s.sum() == 18.0
+
+
+def test_who_pays_for_a_conversion_inside_the_network_is_charged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two conversions for b and one for c, beside 8, 2 and 8 s; one of a tensor that nobody has is dropped. Kept."""
+    for _ in range(2):
+        fake = Fake(whole_s=18.0).install(monkeypatch)
+        fake.within = tuple(Conversion(t, True, s) for t, s in (("x", 0.5), ("x", 0.25), ("y", 1.0), ("z", 9.0)))
+        report = run(Cluster([cpu("one")]), cache=tmp_path, reconcile=False)
+        assert report.times.processing_s[:, 0].tolist() == [8.0, 2.75, 9.0]
+        assert report.operator_sum_s["one"] == 19.75
+    assert not fake.asked
+
+
+def test_gpus_of_one_name_are_measured_once_for_models_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two cards of one name: one process, for the first; ONNX models have them costed from their figures."""
+    monkeypatch.setattr(host, "_gpu_names", lambda: ("Card", "Card"))
+    cards = [Device(f"gpu{k}", flops_per_s={"fp32": 1e12}, memory_bandwidth_bytes_per_s=1e11) for k in range(2)]
+    fake = Fake(whole_s=18.0).install(monkeypatch)
+    monkeypatch.setattr(MODULE, "backend_version", lambda model: "torch")
+    report = costs.profile("net.pt2", GRAPH, Cluster(cards), cache=None)
+    assert [(s.place, s.cores) for s in fake.setups] == [("cuda:0", ())] and report.devices == ("gpu0", "gpu1")
+    assert report.times.processing_s.tolist() == [[8.0, 8.0], [2.0, 2.0], [8.0, 8.0]]
+    assert run(Cluster(cards)).devices == ()
 
 
 def test_a_whole_that_is_worlds_apart_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from placewright.capture.torch_export import capture_program, export_module
 from placewright.coarsen import fuse
 from placewright.costs.profile_torch import TorchNetwork
 from placewright.costs.tasks import Input, OnnxValues, TorchUnit
-from placewright.costs.torch_bench import TorchBench, _compiled
+from placewright.costs.torch_bench import TorchBench, _Pool, compiled, made_up
 from placewright.errors import InvalidInput
 from placewright.graph import Operator, OperatorGraph
 
@@ -57,7 +57,7 @@ def test_all_calls_together_compute_the_module(module: Net, network: TorchNetwor
     weights = {w.node: w.tensor for w in network.program.weights.values()}
     values: list[Any] = [weights.get(i.name, tokens) for i in task.inputs]
     with torch.inference_mode():
-        torch.testing.assert_close(_compiled(task)(*values), module(tokens))
+        torch.testing.assert_close(compiled(task)(*values), module(tokens))
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -83,14 +83,18 @@ def test_indices_stay_inside_their_table_and_weights_are_told_from_activations(n
     assert (by_dtype["float32"].shape, by_dtype["float32"].warm) == ((11, 8), False)
 
 
-def test_made_up_tensors_have_the_strides_that_were_captured(bench: TorchBench) -> None:
+def test_made_up_tensors_have_the_strides_that_were_captured() -> None:
     """A transposed, an expanded, a bfloat16 and an empty tensor come out as asked for."""
-    transposed = bench._tensor(Input("t", "float32", (2, 3), strides=(1, 2)))
-    expanded = bench._tensor(Input("e", "int64", (4, 3), below=2, strides=(0, 1)))
+
+    def made(given: Input) -> torch.Tensor:
+        return made_up(given, torch.Generator())
+
+    transposed = made(Input("t", "float32", (2, 3), strides=(1, 2)))
+    expanded = made(Input("e", "int64", (4, 3), below=2, strides=(0, 1)))
     assert transposed.stride() == (1, 2)
     assert expanded.stride() == (0, 1) and bool((expanded[0] == expanded[3]).all())
-    assert bench._tensor(Input("b", "bfloat16", (2,), strides=(1,))).dtype == torch.bfloat16
-    assert bench._tensor(Input("z", "float32", (0, 3), strides=(3, 1))).numel() == 0
+    assert made(Input("b", "bfloat16", (2,), strides=(1,))).dtype == torch.bfloat16
+    assert made(Input("z", "float32", (0, 3), strides=(3, 1))).numel() == 0
 
 
 def test_tasks_of_another_back_end_and_graphs_of_another_model_are_refused(
@@ -102,3 +106,14 @@ def test_tasks_of_another_back_end_and_graphs_of_another_model_are_refused(
     program = export_module(torch.nn.ReLU(), (torch.zeros(2),))
     with pytest.raises(InvalidInput, match=r"'stranger'.*captured from"):
         TorchNetwork(program, OperatorGraph([Operator("stranger")]))
+
+
+def test_each_run_finds_its_weights_at_another_place_of_a_pool() -> None:
+    """1024 floats hold eight tensors of 100, each 128 behind the one before it; the ninth is where the first was."""
+    pool = _Pool(4096, torch.Generator())
+    given = Input("w", "float32", (10, 10), strides=(10, 1))
+    placed = [pool.place(given) for _ in range(9)]
+    assert [t.storage_offset() for t in placed] == [*range(0, 1024 - 100, 128), 0]
+    assert pool.takes(given) and not pool.takes(Input("w", "float32", (513,), strides=(1,)))
+    assert not pool.takes(Input("w", "int8", (4,), strides=(1,)))
+    assert pool.place(Input("w", "bfloat16", (4,), strides=(1,))).dtype == torch.bfloat16

@@ -136,7 +136,7 @@ def chosen_device(cluster: Cluster, name: str | None) -> Device:
         if name not in cluster.index:
             raise InvalidInput(f"there is no device {name!r} to calibrate; there are: {', '.join(cluster.index)}")
         return cluster.devices[cluster.index[name]]
-    return next((d for d in cluster.devices if host.is_here(d)), cluster.devices[0])
+    return next((d for d in cluster.devices if host.has_cores(d)), cluster.devices[0])
 
 
 def calibrate_named(
@@ -280,7 +280,7 @@ def correct(
 
 
 def _check(device: Device) -> None:
-    if not host.is_here(device):
+    if not host.has_cores(device):
         raise InvalidInput(
             f"device {device.name!r} is no CPU with 'cores' among this machine's "
             f"({', '.join(map(str, host.available_cores()))}), so it can't be measured; name one that is"

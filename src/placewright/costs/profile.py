@@ -53,8 +53,9 @@ def profile(
 ) -> ProfileReport:
     """Measure what can be measured here, and cost the rest from its figures.
 
-    A device is measured when it is a ``cpu`` with ``cores`` that this process may use. Each distinct operator (by
-    signature) runs alone in a process of its own that is pinned to those cores; devices with as many cores and threads
+    A device is measured when it is a ``cpu`` with ``cores`` that this process may use, or, for models that torch runs,
+    a GPU of this machine (:func:`placewright.host.gpu_name`). Each distinct operator (by signature) runs alone in a
+    process of its own that is pinned to those cores; devices with as many cores and threads, and GPUs of one name,
     share the result. A fused operator is one unit. ``cpu_share`` divides the times.
 
     Parameters
@@ -98,7 +99,7 @@ def profile(
     An operator that can't be measured is costed by the roofline times the median ratio of measured to roofline time
     over the operators that were measured on the same device. Each is listed in ``fallbacks``.
     """
-    reachable = _reachable(cluster, device_names)
+    reachable = _reachable(cluster, device_names, gpus=not str(model).lower().endswith(".onnx"))
     costed = [i for i in range(len(cluster)) if i not in reachable]
     processing = np.empty((len(graph), len(cluster)))
     cut_s = np.tile([d.cut_overhead_s for d in cluster.devices], (len(graph), 1))
@@ -134,13 +135,15 @@ def profile(
     )
 
 
-def _reachable(cluster: Cluster, device_names: Collection[str] | None) -> list[int]:
+def _reachable(cluster: Cluster, device_names: Collection[str] | None, *, gpus: bool) -> list[int]:
     unknown = sorted(set(device_names or ()) - cluster.index.keys())
     if unknown:
         known = ", ".join(cluster.index)
         raise InvalidInput([f"there is no device {name!r} to profile; there are: {known}" for name in unknown])
     return [
-        i for i, d in enumerate(cluster.devices) if host.is_here(d) and (device_names is None or d.name in device_names)
+        i
+        for i, d in enumerate(cluster.devices)
+        if (host.is_here(d) if gpus else host.has_cores(d)) and (device_names is None or d.name in device_names)
     ]
 
 
@@ -149,6 +152,8 @@ Configuration = tuple[int, int, str]
 
 def _configuration(device: Device) -> Configuration:
     """Say what a device's times depend on: devices that agree in it are measured once."""
+    if gpu := host.gpu_name(device):
+        return 0, 0, gpu
     speeds = sorted(_core_speed(c) for c in device.cores)
     return len(device.cores), device.threads or len(device.cores), ",".join(speeds)
 
@@ -224,6 +229,8 @@ class _Device:
 
     def __init__(self, run: _Run, device: Device, configuration: Configuration) -> None:
         self.run, self.device, self.configuration = run, device, configuration
+        self._place = f"cuda:{host.gpu_number(device)}" if host.gpu_name(device) else ""
+        self._clocks: list[float] = []
         self.keys = {s: self._key(s) for s in run.first}
         digest = key_of({"signatures": run.signatures, "tensors": [(t.producer, t.readers) for t in run.graph.tensors]})
         self.whole_key = self._key(f"whole {digest}")
@@ -248,7 +255,7 @@ class _Device:
                 "cores": cores,
                 "threads": threads,
                 "speeds": speeds,
-                "clock": "thread" if threads == 1 else "wall",
+                "clock": "events" if self._place else "thread" if threads == 1 else "wall",
             }
         )
 
@@ -265,7 +272,8 @@ class _Device:
         if whole is not None and cache.get(self.within_key) is None:
             whole = None
         if missing or whole is None or cut is None:
-            with MeasuringProcess(Setup(self.device.name, self.device.cores, self.configuration[1])) as process:
+            setup = Setup(self.device.name, self.device.cores, self.configuration[1], self._place)
+            with MeasuringProcess(setup) as process:
                 whole, cut, reasons = self._ask_all(process, missing, whole, cut)
         run.columns[self.configuration] = self._column(reasons)
         if whole is not None:
@@ -310,12 +318,16 @@ class _Device:
             else:
                 run.measured += 1
                 call_s = max(call_s, answer.call_s)
+                self._clocks += [answer.clock_hz] if answer.clock_hz else []
                 run.cache.put(self.keys[signature], answer.seconds)
                 run.cache.put(self.conversion_keys[signature], answer.conversions_s)
         if wholes:
             run.measured += 1
             whole = min(wholes)
             run.cache.put(self.whole_key, whole)
+        if self._clocks:
+            low, high = (round(f(self._clocks) / 1e6) for f in (min, max))
+            run.notes.append(f"the clock of {self.device.name!r} was {low} to {high} MHz while it was measured")
         if failure:
             run.notes.append(f"the whole network could not be measured on {self.device.name!r}: {failure}")
         if cut is None:

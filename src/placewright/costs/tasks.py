@@ -24,11 +24,12 @@ LARGEST_MESSAGE_BYTES = 2**31
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """First message: whom the worker measures for."""
+    """First message: whom the worker measures for; ``place``: a GPU, as torch names it."""
 
     device: str
     cores: tuple[int, ...]
     threads: int
+    place: str = ""
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -101,6 +102,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     ``conversions_s``: of layout, at both ends of an operator that is called by itself; not part of ``seconds``.
     ``within``: conversions inside a whole network, which none of its operators has when it is measured by itself.
+    ``clock_hz``: of a GPU after the last call; 0: not known.
     """
 
     seconds: float = 0.0
@@ -110,6 +112,7 @@ class Answer(msgspec.Struct, frozen=True):
     error: str = ""
     conversions_s: float = 0.0
     within: tuple[Conversion, ...] = ()
+    clock_hz: float = 0.0
 
 
 def send(stream: BinaryIO, message: msgspec.Struct) -> None:

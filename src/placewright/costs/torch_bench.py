@@ -14,7 +14,7 @@ from placewright.costs.tasks import Answer, Input, Task, TorchUnit
 from placewright.costs.timing import EVICTED_BYTES, measure
 from placewright.host import cache_bytes
 
-__all__ = ["TorchBench"]
+__all__ = ["WHOLE_S", "TorchBench", "compiled", "made_up"]
 
 WHOLE_S = 1.0
 """Seconds that runs of a whole network are timed for."""
@@ -38,7 +38,7 @@ class TorchBench:
         self.threads = threads
         self._random = torch.Generator().manual_seed(0)
         self._filler = torch.ones(EVICTED_BYTES // 8, dtype=torch.int64)
-        self._empty = _compiled(TorchUnit((Input("x", "float32", (1,)),), ()))
+        self._empty = compiled(TorchUnit((Input("x", "float32", (1,)),), ()))
         self._one = torch.zeros(1)
         self._pool = _Pool(min(2 * cache_bytes(), MOST_POOL_BYTES), self._random)
         self.call_s = measure(lambda: self._empty(self._one), threads=threads).seconds
@@ -52,11 +52,13 @@ class TorchBench:
         if not isinstance(task, TorchUnit):
             raise TypeError(f"{type(task).__name__} is no task for torch")
         with torch.inference_mode():
-            function = _compiled(task)
+            function = compiled(task)
             moved = (
                 {} if task.whole else {k: i for k, i in enumerate(task.inputs) if not i.warm and self._pool.takes(i)}
             )
-            tensors = [self._pool.place(i) if k in moved else self._tensor(i) for k, i in enumerate(task.inputs)]
+            tensors = [
+                self._pool.place(i) if k in moved else made_up(i, self._random) for k, i in enumerate(task.inputs)
+            ]
             warm = [t for t, i in zip(tensors, task.inputs, strict=True) if i.warm and t.dtype != torch.bool]
             if task.whole:
                 sample = measure(lambda: function(*tensors), threads=self.threads, enough_s=WHOLE_S)
@@ -81,15 +83,6 @@ class TorchBench:
                 tensor.sum()
 
         return before
-
-    def _tensor(self, given: Input) -> torch.Tensor:
-        dtype: torch.dtype = getattr(torch, given.dtype)
-        count = _extent(given)
-        if dtype.is_floating_point or dtype.is_complex:
-            flat = torch.rand(count, generator=self._random).to(dtype)
-        else:
-            flat = torch.randint(0, max(1, given.below), (count,), generator=self._random).to(dtype)
-        return flat.as_strided(given.shape, given.strides)
 
 
 class _Pool:
@@ -123,14 +116,25 @@ def _extent(given: Input) -> int:
     return 1 + sum((n - 1) * s for n, s in zip(given.shape, given.strides, strict=True)) if all(given.shape) else 0
 
 
-def _compiled(task: TorchUnit) -> Callable[..., object]:
+def made_up(given: Input, random: torch.Generator) -> torch.Tensor:
+    """Make a tensor up, on the CPU."""
+    dtype: torch.dtype = getattr(torch, given.dtype)
+    count = _extent(given)
+    if dtype.is_floating_point or dtype.is_complex:
+        flat = torch.rand(count, generator=random).to(dtype)
+    else:
+        flat = torch.randint(0, max(1, given.below), (count,), generator=random).to(dtype)
+    return flat.as_strided(given.shape, given.strides)
+
+
+def compiled(task: TorchUnit, place: str = "cpu") -> Callable[..., object]:
     """Python function that makes the calls, as fx writes it: as little around them as in an exported module."""
     graph = Graph()
     nodes: dict[str, Node] = {i.name: graph.placeholder(f"x{k}") for k, i in enumerate(task.inputs)}
     last: Node | None = next(iter(nodes.values()), None)
     for name, overload, arguments, keywords, result, taken in task.calls:
-        args = tuple(_decoded(a, nodes) for a in arguments)
-        kwargs = {key: _decoded(a, nodes) for key, a in keywords.items()}
+        args = tuple(_decoded(a, nodes, place) for a in arguments)
+        kwargs = {key: _decoded(a, nodes, place) for key, a in keywords.items()}
         last = nodes[result] = graph.call_function(_operator(name, overload), args, kwargs)
         for part, index in taken:
             nodes[part] = graph.call_function(operator.getitem, (nodes[result], index))
@@ -145,14 +149,14 @@ def _operator(name: str, overload: str) -> Callable[..., object]:
     return found
 
 
-def _decoded(argument: Any, nodes: Mapping[str, Node]) -> Any:
+def _decoded(argument: Any, nodes: Mapping[str, Node], place: str) -> Any:
     if not isinstance(argument, list | tuple):
         return argument
     tag, content = argument
     if tag == "list":
-        return [_decoded(a, nodes) for a in content]
+        return [_decoded(a, nodes, place) for a in content]
     if tag == "tensor":
         return nodes[content]
     if tag == "device":
-        return torch.device(content)
+        return torch.device(place)
     return getattr(torch, content)

@@ -46,21 +46,25 @@ def main() -> None:
     while message := receive(sys.stdin.buffer):
         try:
             task: Task = msgspec.msgpack.decode(message, type=OnnxUnit | OnnxPieces | OnnxValues | TorchUnit)
-            bench = bench or _bench(task, setup.threads)
+            bench = bench or _bench(task, setup)
             answer = bench.answer(task)
         except Exception as error:
             answer = Answer(error=(" ".join(str(error).split()) or type(error).__name__)[:500])
         send(answers, answer)
 
 
-def _bench(task: Task, threads: int) -> Bench:
+def _bench(task: Task, setup: Setup) -> Bench:
+    if isinstance(task, TorchUnit) and setup.place:
+        from placewright.costs.cuda_bench import CudaBench
+
+        return CudaBench(setup.place)
     if isinstance(task, TorchUnit):
         from placewright.costs.torch_bench import TorchBench
 
-        return TorchBench(threads)
+        return TorchBench(setup.threads)
     from placewright.costs.onnx_bench import OnnxBench
 
-    return OnnxBench(threads)
+    return OnnxBench(setup.threads)
 
 
 if __name__ == "__main__":
