@@ -39,7 +39,7 @@ ROWS = (
     ("costs",),
     ("language",),
     ("execute",),
-    ("export", "objective_flags", "memory_flags"),
+    ("export", "objective_flags", "memory_flags", "whatif"),
     ("language_flags",),
     ("posing_language", "posing_memory"),
     ("posing",),

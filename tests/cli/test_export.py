@@ -55,3 +55,19 @@ def test_formats_that_are_folders(placewright: Call, plan: Path, arguments: list
     refused = placewright("export", plan.name, "--format", *arguments)
     assert refused.code == 2
     assert complaint in refused.line
+
+
+def test_whatif_prints_what_a_further_device_brings(placewright: Call, tmp_path: Path) -> None:
+    """One sentence a wish on standard output, or one JSON object; a model that is not known is one line."""
+    graph = OperatorGraph([Operator("a"), Operator("b")])
+    cluster = Cluster([Device("gpu", model="rtx-3090")], [Link(0.0, 1e9, link_class="same-host")])
+    file = written(tmp_path, problem_to_json(Problem(graph, cluster, [[1.0], [1.0]])))
+    assert placewright("plan", file, "--budget", "1", "-o", "plan.json").code == 0
+    shown = placewright("whatif", "plan.json", "--add", "rtx-3090", "--budget", "2")
+    assert shown.code == 0
+    assert shown.out == (
+        "one more rtx-3090: 1 s instead of 2 s (-50.0%; proved to be the best); it would hold 1 operator and 0 B\n"
+    )
+    as_json = placewright("whatif", "plan.json", "--add", "rtx-3090", "--budget", "2", "--json").json
+    assert as_json["whatif"][0]["after_s"] == 1.0
+    assert "did you mean" in placewright("whatif", "plan.json", "--add", "rtx-3900").line

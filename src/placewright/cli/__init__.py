@@ -15,6 +15,7 @@ from placewright.cli.machine import calibrate, doctor, probe, profile
 from placewright.cli.planning import compare, convert, plan, solvers
 from placewright.cli.plans import evaluate, explain, export, run, show, verify
 from placewright.cli.serving import generate, serve
+from placewright.cli.wishing import whatif
 from placewright.errors import PlacewrightError
 from placewright.left_running import any_left
 from placewright.options import CataloguePath
@@ -30,7 +31,7 @@ app: typer.Typer = typer.Typer(
 )
 
 for command in (
-    *(plan, compare, run, show, explain, evaluate, verify),
+    *(plan, compare, run, show, explain, whatif, evaluate, verify),
     *(generate, serve),
     *(probe, profile, calibrate, convert, export, solvers, doctor),
 ):
