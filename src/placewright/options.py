@@ -16,6 +16,8 @@ from placewright.memory_flags import MemoryFlags
 from placewright.objective_flags import ObjectiveFlags
 
 if TYPE_CHECKING:
+    from placewright.evaluate import Evaluation
+    from placewright.plan import Plan
     from placewright.problem import Problem
     from placewright.report.progress import ProgressLine
 
@@ -316,6 +318,18 @@ class Posing:
             on_step=progress.step,
         )
         return kept_together(posed, self.together)
+
+    def answers(self, plan: Plan, evaluation: Evaluation) -> list[str]:
+        """Say what people ask of a language model's plan; nothing of another network's."""
+        from placewright.language import explain_steps, is_language_model
+        from placewright.posing_language import pose_language
+
+        if not is_language_model(self.model):
+            return []
+        posed = pose_language(
+            self.model, self.cluster, self.flags, costs=self.costs, memory=self.memory, language=self.language
+        )
+        return explain_steps(posed, plan, evaluation)
 
 
 def _posing(

@@ -52,7 +52,7 @@ def plan(
     from placewright.few_devices import solve_on_few
     from placewright.io import check_writable, result_to_json, write_atomic, write_plan
     from placewright.posing import given_solvers
-    from placewright.report import explain, html_report, plan_report, trace_json
+    from placewright.report import answers_report, explain, html_report, plan_report, trace_json
     from placewright.units import parse_seconds, parse_share
 
     progress = progress_line()
@@ -81,7 +81,8 @@ def plan(
         progress.tell(chosen.sentence)
     found = result.plan
     judged = judge(problem, found) if found is not None else None
-    sentences = explain(problem, result, judged)
+    answers = posing.answers(found, judged) if found is not None and judged is not None else []
+    sentences = [*answers, *explain(problem, result, judged)]
     if found is not None:
         if output is not None:
             write_plan(output, problem, result, judged, seed=seed, explanation=sentences)
@@ -93,6 +94,8 @@ def plan(
         print_json(result_to_json(problem, result, judged, seed=seed, explanation=sentences))
     elif found is not None:
         present(plan_report(problem, result, judged))
+        if answers:
+            present(answers_report(answers))
     if found is None:
         complain(without_plan(result, budget))
     return exit_code(result)

@@ -1,5 +1,6 @@
 """Language models in: a configuration, an index of weights or a GGUF file, as operators of prefill and decode."""
 
+from placewright.language.answers import explain_steps
 from placewright.language.asked import Asked, Phase, phases_of
 from placewright.language.model import LanguageModel, model_of
 from placewright.language.part import Part
@@ -16,6 +17,7 @@ __all__ = [
     "PosedModel",
     "ReadModel",
     "Step",
+    "explain_steps",
     "is_language_model",
     "model_of",
     "phases_of",

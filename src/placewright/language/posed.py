@@ -9,6 +9,7 @@ import numpy as np
 
 from placewright.cluster import Cluster
 from placewright.coarsen import contract
+from placewright.costs.memory_parts import with_workspace
 from placewright.errors import InvalidInput
 from placewright.graph import Operator, OperatorGraph, Source, Tensor
 from placewright.language.asked import Asked, Phase, phases_of
@@ -158,7 +159,33 @@ def _grouped(problem: Problem, group_of: Mapping[str, str]) -> Problem:
     for v, operator in enumerate(problem.graph.operators):
         groups.setdefault(group_of[operator.name], []).append(v)
     small = contract(problem, groups.values()).problem
-    return replace_operators(small, [_named(v, group_of[v.part_names[0]]) for v in small.graph.operators])
+    named = replace_operators(small, [_named(v, group_of[v.part_names[0]]) for v in small.graph.operators])
+    inside = {name: _inside_bytes(problem.graph, rows) for name, rows in groups.items()}
+    graph, times = with_workspace(named.graph, inside), named.times
+    if times.transfer_s is not None:  # what nobody reads never travels
+        row = {t.name: u for u, t in enumerate(named.graph.tensors)}
+        empty = np.zeros(times.transfer_s.shape[1:])
+        table = [times.transfer_s[row[t.name]] if t.name in row else empty for t in graph.tensors]
+        times = replace(times, transfer_s=np.array(table))
+    return Problem(graph, named.cluster, times, named.objective)
+
+
+def _inside_bytes(graph: OperatorGraph, members: Sequence[int]) -> int:
+    """Most bytes of tensors that are made and read among some operators, which run one after the other."""
+    own, last, made = set(members), dict[int, int](), dict[int, int]()
+    for v in members:
+        for u in graph.outputs_of[v]:
+            tensor = graph.tensors[u]
+            if tensor.readers and own.issuperset(tensor.readers) and not tensor.output:
+                made[v] = made.get(v, 0) + tensor.size_bytes
+                end = max(tensor.readers)
+                last[end] = last.get(end, 0) + tensor.size_bytes
+    live = peak = 0
+    for v in members:
+        live += made.get(v, 0)
+        peak = max(peak, live)
+        live -= last.get(v, 0)
+    return peak
 
 
 def _named(operator: Operator, name: str) -> Operator:

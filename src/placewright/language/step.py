@@ -11,7 +11,7 @@ from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.language.model import LanguageModel
 from placewright.language.part import Part, Stream
 
-__all__ = ["Formats", "Step", "step_graph", "weight_bytes"]
+__all__ = ["Formats", "Step", "cache_bytes", "step_graph", "weight_bytes"]
 
 BITS: Mapping[str, int] = {"fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8}
 """Of a number, by dtype."""
@@ -132,6 +132,12 @@ def _held(model: LanguageModel, part: Part, formats: Formats) -> int:
     return formats.size_bytes(part, part.parameters) if known is None else known
 
 
+def cache_bytes(part: Part, held: Step, formats: Formats) -> int:
+    """Bytes that a part keeps of what has gone through it."""
+    bits = formats.bits if formats.cache_bits is None else formats.cache_bits
+    return 0 if part.cache is None else part.cache.size_bytes(held.batch, held.kept(part), bits)
+
+
 def step_graph(model: LanguageModel, step: Step, formats: Formats, *, held: Step | None = None) -> OperatorGraph:
     """Make the operator graph of one step; parts that don't run are operators without work.
 
@@ -168,9 +174,8 @@ def step_graph(model: LanguageModel, step: Step, formats: Formats, *, held: Step
                 traffic += _part_of(made[u], part, step)
         traffic += _part_of(made[v], part, step)
         if part.cache is not None:
-            bits = formats.bits if formats.cache_bits is None else formats.cache_bits
-            cache = part.cache.size_bytes(room.batch, room.kept(part), bits)
-            traffic += part.cache.size_bytes(step.batch, step.kept(part), bits)
+            cache = cache_bytes(part, room, formats)
+            traffic += cache_bytes(part, step, formats)
         operators.append(
             Operator(
                 part.name,

@@ -10,6 +10,7 @@ from placewright.report.perfetto import trace, trace_json
 from placewright.report.prediction_errors import prediction_errors_report, prediction_errors_to_json
 from placewright.report.sensitivity import sensitivity_report, sensitivity_to_json
 from placewright.report.terminal import (
+    answers_report,
     cluster_report,
     comparison_table,
     demo_table,
@@ -22,6 +23,7 @@ from placewright.report.terminal import (
 )
 
 __all__ = [
+    "answers_report",
     "calibration_report",
     "cluster_report",
     "comparison_table",

@@ -1,0 +1,123 @@
+"""What people ask of a language model's plan: how long steps take, how many tokens a second, how long a context."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from placewright.evaluate import Evaluation, evaluate
+from placewright.language.posed import PosedModel
+from placewright.language.step import Step, cache_bytes
+from placewright.objective import Makespan
+from placewright.plan import Plan
+from placewright.units import format_bytes, format_seconds
+
+__all__ = ["explain_steps", "longest_context", "step_seconds"]
+
+CLOSE = 1e-6
+"""Relative difference below which two times are told as one."""
+
+
+def step_seconds(posed: PosedModel, plan: Plan) -> tuple[float, ...]:
+    """Seconds of one step of each phase with a plan's placement and its order of operators, as the judge finds them."""
+    names = [v.name for v in posed.problem.graph.operators]
+    at = {name: k for k, name in enumerate(names)}
+    schedule = plan.schedule
+    turn = np.lexsort((np.arange(len(names)), schedule.finish_s, schedule.start_s))
+    found = []
+    for step in posed.steps:
+        index = step.graph.index
+        device_of = [int(plan.device_of[at[v.name]]) for v in step.graph.operators]
+        found.append(evaluate(step, device_of, order=[index[names[v]] for v in turn.tolist()]).value_s)
+    return tuple(found)
+
+
+def longest_context(posed: PosedModel, plan: Plan, evaluation: Evaluation) -> tuple[int, str]:
+    """Find how many tokens of a sequence the cache could hold with this placement, and the device that is full then.
+
+    Returns
+    -------
+    int
+        At most 2^31, or what the positions of the model reach.
+    str
+        Empty where memory does not limit it.
+    """
+    most = posed.model.longest or 2**31
+    caches: dict[int, list[str]] = {}
+    for v, operator in enumerate(posed.problem.graph.operators):
+        caches.setdefault(int(plan.device_of[v]), []).extend(operator.part_names)
+    parts = {p.name: p for p in posed.model.parts if p.cache is not None}
+    best, full = most, ""
+    for i, names in caches.items():
+        use, mine = evaluation.devices[i], [parts[name] for name in names if name in parts]
+        if use.limit_bytes is None or not mine:
+            continue
+        room = use.limit_bytes - (use.memory_bytes - use.kv_cache_bytes)
+        held = Step(posed.asked.batch * posed.asked.in_flight, {}, 0, posed.asked.source(posed.model))
+
+        low, high = 0, best
+        while low < high:
+            middle = (low + high + 1) // 2
+            needed = sum(cache_bytes(p, replace(held, context=middle), posed.asked.formats) for p in mine)
+            low, high = (middle, high) if needed <= room else (low, middle - 1)
+        if low < best:
+            best, full = low, use.name
+    return best, full
+
+
+def explain_steps(posed: PosedModel, plan: Plan, evaluation: Evaluation) -> list[str]:
+    """Answer with numbers: times of prefill and decode, tokens a second, what the cache holds and could hold."""
+    batch, said = posed.asked.batch, []
+    if isinstance(posed.problem.objective, Makespan):
+        times = step_seconds(posed, plan)
+        took = {phase.name: seconds for phase, seconds in zip(posed.phases, times, strict=True)}
+        if len(posed.phases) > 1:
+            count = posed.phases[-1].times
+            total = took["prefill"] + count * took["decode"]
+            said.append(
+                f"Reading the prompt takes {format_seconds(took['prefill'])}, and each of {count} tokens after it "
+                f"{format_seconds(took['decode'])} on average: {format_seconds(total)} together."
+            )
+            if abs(total - plan.value_s) > CLOSE * total:
+                said.append(
+                    f"The value of the plan, {format_seconds(plan.value_s)}, adds the steps up operator by operator, "
+                    "which is a lower bound of that where operators run side by side."
+                )
+        if "decode" in took:
+            said.append(_rates(took["decode"], batch, "token"))
+        if len(posed.phases) == 1 and posed.phases[0].name == "prefill":
+            tokens = posed.asked.prompt or 0
+            said.append(f"That is {batch * tokens / took['prefill']:.4g} tokens/s read.")
+    else:
+        said.append(_steady(posed, plan.value_s))
+    cache = sum(use.kv_cache_bytes for use in evaluation.devices)
+    if cache:
+        reach, full = longest_context(posed, plan, evaluation)
+        where = f"then {full} is full" if full else "which is all that the model's positions reach"
+        said.append(
+            f"The KV cache takes {format_bytes(cache)} for {batch * posed.asked.in_flight} x "
+            f"{posed.asked.room(posed.model):,} tokens; with this placement it could have room for {reach:,} a "
+            f"sequence, {where}."
+        )
+    return said
+
+
+def _rates(seconds: float, batch: int, what: str) -> str:
+    rate = f"{1 / seconds:.4g} tokens/s" if seconds else "no time"
+    if batch == 1 or not seconds:
+        return f"A {what} takes {format_seconds(seconds)}: {rate}."
+    return (
+        f"A {what} takes {format_seconds(seconds)}: {rate} for each of {batch} sequences, {batch / seconds:.4g} in all."
+    )
+
+
+def _steady(posed: PosedModel, value_s: float) -> str:
+    batch, phases = posed.asked.batch, posed.phases
+    if len(phases) == 1 and phases[0].name == "decode":
+        return (
+            f"In steady state {batch / value_s:.4g} tokens/s are generated in all, {posed.asked.in_flight} batches of "
+            f"{batch} being under way; each waits for its own tokens, so one sequence alone is no faster for it."
+        )
+    done = "answers" if len(phases) > 1 else "prompts"
+    return f"In steady state {batch / value_s:.4g} {done}/s are done."
