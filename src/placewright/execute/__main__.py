@@ -10,6 +10,8 @@ from pathlib import Path
 from placewright.errors import PlacewrightError
 from placewright.execute.dispatch import check_timeout
 from placewright.execute.faults import line_of
+from placewright.execute.generation_options import Asked, add_generation, asked_of, generated_text
+from placewright.execute.generation_rank import generate_rank
 from placewright.execute.pipeline_main import run_many_rank
 from placewright.execute.pipeline_options import Many, add_many, many_of
 from placewright.execute.pipeline_outcome import many_text
@@ -27,6 +29,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--timeout", default="60s")
     add_many(parser)
+    add_generation(parser)
     parser.add_argument("-o", "--output", type=Path, help="write what was measured here, as JSON")
     options = parser.parse_args()
     rank = os.environ.get("RANK", "0")
@@ -37,6 +40,9 @@ def main() -> int:
             raise PlacewrightError(f"--runs {options.runs} is not at least 1")
         timeout_s = parse_seconds(options.timeout, "--timeout", "60s")
         check_timeout(timeout_s)
+        asked = asked_of(options)
+        if asked is not None:
+            return _generation(options, asked, timeout_s)
         many = many_of(options)
         if many is not None:
             return _many(options, many, timeout_s)
@@ -63,6 +69,18 @@ def _many(options: argparse.Namespace, many: Many, timeout_s: float) -> int:
     elif outcome is not None:
         predicted, median = format_seconds(outcome.predicted_s), format_seconds(outcome.median_s)
         sys.stdout.write(f"{outcome.samples} samples: {median} a sample, predicted {predicted}\n")
+    return 0
+
+
+def _generation(options: argparse.Namespace, asked: Asked, timeout_s: float) -> int:
+    made = generate_rank(options.plan, asked, model=options.model, weights=options.weights, timeout_s=timeout_s)
+    if made is not None and options.output is not None:
+        write_atomic(options.output, generated_text(made))
+    elif made is not None:
+        for tokens in made.tokens:
+            sys.stdout.write(f"{' '.join(map(str, tokens))}\n")
+        first, each = format_seconds(made.first_s), format_seconds(made.per_token_s) if made.steps_s else "-"
+        sys.stdout.write(f"first token {first}, each further {each}\n")
     return 0
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from placewright.execute.generation import Generation, check_prompts, greedy
+from placewright.execute.generation_options import Asked
 from placewright.execute.generation_run import decoder_job
 from placewright.execute.rank_join import joined
 from placewright.io import read_plan
@@ -14,14 +15,7 @@ __all__ = ["generate_rank"]
 
 
 def generate_rank(
-    plan_path: Path,
-    *,
-    model: str | None,
-    weights: str | None,
-    prompts: Sequence[Sequence[int]],
-    tokens: int,
-    ends: Collection[int] | None = None,
-    timeout_s: float = 60.0,
+    plan_path: Path, asked: Asked, *, model: str | None, weights: str | None, timeout_s: float = 60.0
 ) -> Generation | None:
     """Run this process's layers; parameters as :func:`placewright.execute.generation_run.generate_plan`.
 
@@ -49,7 +43,7 @@ def generate_rank(
         from placewright.execute.decoder_part import decoder_part
 
         part = decoder_part(file.problem, file.plan, job.model or "", job.weights, rank)
-        check_prompts(prompts, tokens, part.decoder)
+        check_prompts(asked.prompts, asked.tokens, part.decoder)
         dist.barrier()
 
         def step(rows: Sequence[Sequence[int]], pads: Sequence[int]) -> Sequence[int]:
@@ -58,6 +52,6 @@ def generate_rank(
             dist.broadcast(told, src=part.head)
             return [int(token) for token in told]
 
-        made = greedy(step, prompts, tokens, part.decoder.ends if ends is None else ends)
+        made = greedy(step, asked.prompts, asked.tokens, part.decoder.ends if asked.ends is None else asked.ends)
         dist.barrier()  # nobody closes a connection that another one still reads from
         return made if rank == 0 else None
