@@ -74,10 +74,9 @@ class WhatIf:
             return f"{text} ({bound})"
         placed = self.result.require_plan().device_of
         rows = [np.flatnonzero(placed == i) for i in self.added if i in self.used]
-        held = ", ".join(
-            f"{len(row)} operator{'s' * (len(row) != 1)} and {format_bytes(float(self.problem.resident_bytes[row].sum()))}"
-            for row in rows
-        )
+        sizes = [format_bytes(float(self.problem.resident_bytes[row].sum())) for row in rows]
+        counts = [f"{len(row)} operator{'s' * (len(row) != 1)}" for row in rows]
+        held = ", ".join(f"{count} and {size}" for count, size in zip(counts, sizes, strict=True))
         text = f"{what}: {format_seconds(self.after_s)} instead of {format_seconds(self.before_s)} ({change:+.1%}"
         return f"{text}; {bound}); it would hold {held}"
 
