@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +41,13 @@ class Mailboxes:
         self.sent: dict[tuple[int, int, int], torch.Tensor] = {}
         self.posted: set[tuple[int, int, int]] = set()
         self.sums: dict[tuple[int, ...], list[torch.Tensor]] = {}
-        self.most_unread = 0
+        self.failed = False
 
     def until(self, ready: Callable[[], bool]) -> None:
-        if not self.changed.wait_for(ready, WAIT_S):
+        if not self.changed.wait_for(lambda: self.failed or ready(), WAIT_S):
             raise AssertionError("a rank waits for ever")
+        if self.failed:
+            raise AssertionError("another rank has failed")
 
 
 @dataclass
@@ -60,7 +62,6 @@ class Mail:
         with self.boxes.changed:
             assert key not in self.boxes.sent, "two tensors under one tag"
             self.boxes.sent[key] = content.clone()
-            self.boxes.most_unread = max(self.boxes.most_unread, len(self.boxes.sent))
             self.boxes.changed.notify_all()
         return Waiting(self.boxes, key, None)
 
@@ -131,10 +132,11 @@ def run_threads(
     schedule: Schedule = "forward",
     in_flight: int | None = None,
     loss: Loss | None = None,
+    frozen: Collection[str] = (),
 ) -> tuple[list[Passed], list[TrainedWeights | None], Mailboxes, Pipeline]:
     """Run all samples on a thread a device; gives what each has, in the order of the devices in use."""
     pipeline = pipeline_of(given.program, problem, plan, samples, schedule=schedule, in_flight=in_flight)
-    learns = learning_of(given.program, pipeline.routes) if schedule != "forward" else None
+    learns = learning_of(given.program, pipeline.routes, frozen) if schedule != "forward" else None
     if learns is not None and loss is None:
         loss = loss_of(given.program, learns.tracked, None)
     used = plan.devices_used
@@ -155,7 +157,10 @@ def run_threads(
             if learns is not None and weights[k] is not None:
                 add_up_gradients(weights[k], learns, rank_of, transport)
         except BaseException as error:
-            failed.append(error)
+            with boxes.changed:
+                failed.append(error)
+                boxes.failed = True
+                boxes.changed.notify_all()
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(len(used))]
     for thread in threads:

@@ -45,15 +45,16 @@ def loss_of(program: TorchProgram, tracked: frozenset[str], spec: str | None) ->
     tracked : frozenset of str
         Values that depend on weights that learn.
     spec : str, optional
-        ``py:package.module:function``, called with each output tensor that depends on weights, its position among the
-        outputs and the number of the micro-batch; the loss is the sum of what it returns.
+        ``py:package.module:function``, called with each output tensor that is computed from weights, its position
+        among the outputs and the number of the micro-batch; the loss is the sum of what it returns.
 
     Raises
     ------
     InvalidInput
         If there is neither.
     """
-    nodes = {k: n for k, n in enumerate(program.outputs) if isinstance(n, Node) and n.name in tracked}
+    made = {r for v in program.operators for r in (v.node, *v.results)}
+    nodes = {k: n for k, n in enumerate(program.outputs) if isinstance(n, Node) and n in made and n.name in tracked}
     if spec is not None:
         called = load_function(spec.removeprefix("py:"))
 
