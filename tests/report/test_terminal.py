@@ -146,6 +146,24 @@ def test_a_cluster_is_listed_with_its_links_and_cut_off_when_large():
     assert "d0 -> d1" in text
 
 
+def test_a_link_with_points_is_told_by_what_a_large_tensor_gets():
+    """64 MiB at 1 ms for the first kB and 64 GB/s beyond it: 2.05 ms, 32.8 GB/s in all; no time at all is no limit."""
+    devices = [Device(name) for name in "abcd"]
+    links = [
+        Link(0.0, 64e9, between=("a", "b"), points=((1000, 1e-3),)),
+        Link(1e-6, 1650e9, between=("a", "c")),
+        Link(1e-6, float("inf"), between=("a", "d")),
+        Link(0.0, float("inf"), between=("b", "c"), points=((1000, 0.0),)),
+    ]
+    text = rendered(cluster_report(Cluster(devices, links)))
+    assert [rows_of(text, f"{pair[0]} - {pair[1]}")[0][3:-3] for pair in ("ab", "ac", "ad", "bc")] == [
+        ["32.8", "GB/s", "at", "64", "MiB"],
+        ["1,650", "GB/s"],
+        ["no", "limit"],
+        ["no", "limit"],
+    ]
+
+
 def test_plain_tables_show_their_rows():
     """Solvers and the doctor's findings."""
     assert rows_of(rendered(solvers_table([("heft", "heuristic", "lists")])), "heft") == [

@@ -126,8 +126,8 @@ class _Cuda:
         torch.cuda.set_device(self._place)
 
     def seconds(self, call: Callable[[], object]) -> float:
-        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(AHEAD_CYCLES)
+        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        torch.cuda._sleep(AHEAD_CYCLES)  # type: ignore[no-untyped-call]
         began.record()
         call()
         ended.record()

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from placewright.cluster import Cluster
+from placewright.cluster import Cluster, Link
 from placewright.coarsen import transfers_of
 from placewright.costs import ProfileReport
 from placewright.evaluate import DeviceUse, Evaluation
@@ -56,6 +56,9 @@ __all__ = [
     "solvers_table",
     "verify_report",
 ]
+
+LARGE_BYTES = 64 << 20
+"""A tensor that a link with points is judged by: the largest that 'probe' sends."""
 
 USUAL_PARTS = ("weights", "KV cache", "activations")
 """Of the memory of a device, what always has a column."""
@@ -240,13 +243,27 @@ def cluster_report(cluster: Cluster) -> RenderableType:
         arrow = " -> " if link.one_way else " - "
         links.add_row(
             text_of(link.link_class or arrow.join(link.between)),
-            Text(f"{link.bandwidth_bytes_per_s / 1e9:.3g} GB/s" + (" from the last point" if link.points else "")),
+            Text(_rate(link)),
             Text(seconds_of(link.latency_s)),
             text_of(link.channel or ABSENT),
         )
     more_devices = rest_of(len(cluster) - SHOWN_DEVICES, "device")
     more_links = rest_of(len(cluster.links) - SHOWN_DEVICES, "link rule")
     return spaced([Group(devices, *more_devices), Group(links, *more_links)])
+
+
+def _rate(link: Link) -> str:
+    """Bandwidth; of a link with points, whose last line says little by itself, what large tensors get in all."""
+    if not link.points:
+        return "no limit" if math.isinf(link.bandwidth_bytes_per_s) else _gigabytes(link.bandwidth_bytes_per_s)
+    size = max(LARGE_BYTES, link.points[-1][0])
+    taken = float(link.seconds(size))
+    return f"{_gigabytes(size / taken)} at {format_bytes(size)}" if taken > 0 else "no limit"
+
+
+def _gigabytes(bytes_per_s: float) -> str:
+    rate = bytes_per_s / 1e9
+    return f"{rate:,.0f} GB/s" if rate >= 999.5 else f"{rate:.3g} GB/s"
 
 
 def profile_report(graph: OperatorGraph, cluster: Cluster, report: ProfileReport) -> RenderableType:
