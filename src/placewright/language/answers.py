@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from placewright.evaluate import Evaluation, evaluate
 from placewright.language.posed import PosedModel
 from placewright.language.step import Step, cache_bytes
 from placewright.objective import Makespan
-from placewright.plan import Plan
+from placewright.plan import Plan, Schedule
 from placewright.units import format_bytes, format_seconds
 
 __all__ = ["explain_steps", "longest_context", "step_seconds"]
@@ -20,16 +18,16 @@ CLOSE = 1e-6
 
 
 def step_seconds(posed: PosedModel, plan: Plan) -> tuple[float, ...]:
-    """Seconds of one step of each phase with a plan's placement and its order of operators, as the judge finds them."""
-    names = [v.name for v in posed.problem.graph.operators]
-    at = {name: k for k, name in enumerate(names)}
-    schedule = plan.schedule
-    turn = np.lexsort((np.arange(len(names)), schedule.finish_s, schedule.start_s))
+    """Seconds of one step of each phase, judged with a plan's placement and its order of operators and transfers."""
+    whole, order = posed.problem.graph, plan.schedule
     found = []
     for step in posed.steps:
-        index = step.graph.index
-        device_of = [int(plan.device_of[at[v.name]]) for v in step.graph.operators]
-        found.append(evaluate(step, device_of, order=[index[names[v]] for v in turn.tolist()]).value_s)
+        at = [whole.index[v.name] for v in step.graph.operators]
+        row = {t.name: u for u, t in enumerate(step.graph.tensors)}
+        moved = [(whole.tensors[x.tensor].name, x) for x in order.transfers]
+        legs = tuple(replace(x, tensor=row[name]) for name, x in moved if name in row)
+        kept = Schedule(order.start_s[at], order.finish_s[at], legs)
+        found.append(evaluate(step, plan.device_of[at], schedule=kept).value_s)
     return tuple(found)
 
 
