@@ -58,7 +58,7 @@ def randomly_wired_ws() -> Example:
 
 
 def unet() -> Example:
-    """A conditional U-Net of diffusers: down and up with skips, attention to 16 tokens in between."""
+    """Conditional U-Net of diffusers: down and up with skips, attention to 16 tokens in between."""
     from diffusers import UNet2DConditionModel
 
     torch.manual_seed(0)
@@ -94,11 +94,16 @@ def gpt2() -> Example:
 def t5() -> Example:
     """T5 of 4 + 4 layers of width 512: the decoder on 64 tokens reads the encoder's 128 in every layer."""
     config = transformers.T5Config(
-        d_model=512, d_kv=64, d_ff=2048, num_layers=4, num_decoder_layers=4, num_heads=8, vocab_size=2000, use_cache=False
+        d_model=512,
+        d_kv=64,
+        d_ff=2048,
+        num_layers=4,
+        num_decoder_layers=4,
+        num_heads=8,
+        vocab_size=2000,
+        use_cache=False,
     )
-    return _transformer(
-        transformers.T5Model, config, input_ids=_tokens(128), decoder_input_ids=_tokens(64)
-    )
+    return _transformer(transformers.T5Model, config, input_ids=_tokens(128), decoder_input_ids=_tokens(64))
 
 
 def whisper() -> Example:

@@ -9,9 +9,9 @@ from pathlib import Path
 import yaml
 
 from placewright.errors import InvalidInput
-from placewright.units import parse_bytes_per_second, parse_bytes
+from placewright.units import parse_bytes, parse_bytes_per_second
 
-__all__ = ["Host", "TestbedDescription", "read_testbed"]
+__all__ = ["Description", "Host", "read_testbed"]
 
 MOST_HOSTS = 16
 LEAST_SHARE = 0.05
@@ -41,7 +41,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class TestbedDescription:
+class Description:
     """Hosts at one switch, each joined to it by a link that carries as much in either direction.
 
     Attributes
@@ -55,7 +55,7 @@ class TestbedDescription:
     bandwidth_bytes_per_s: float
 
 
-def read_testbed(path: Path) -> TestbedDescription:
+def read_testbed(path: Path) -> Description:
     """Read a description.
 
     Raises
@@ -73,9 +73,13 @@ def read_testbed(path: Path) -> TestbedDescription:
     return described(content, path.name)
 
 
-def described(content: object, what: str) -> TestbedDescription:
+def described(content: object, what: str) -> Description:
     """Make a description of what a YAML file holds."""
-    if not isinstance(content, dict) or set(content) != {"hosts", "bandwidth"} or not isinstance(content["hosts"], list):
+    if (
+        not isinstance(content, dict)
+        or set(content) != {"hosts", "bandwidth"}
+        or not isinstance(content["hosts"], list)
+    ):
         raise InvalidInput(f"{what}: it needs 'hosts', a list, and 'bandwidth', for example '1 Gb/s', and no more")
     found: list[str] = []
     hosts = [host for k, row in enumerate(content["hosts"]) if (host := _host(row, f"host {k}", found)) is not None]
@@ -83,7 +87,7 @@ def described(content: object, what: str) -> TestbedDescription:
         found += _violations(hosts)
     if found:
         raise InvalidInput(found, what=what)
-    return TestbedDescription(tuple(hosts), parse_bytes_per_second(content["bandwidth"], "bandwidth"))
+    return Description(tuple(hosts), parse_bytes_per_second(content["bandwidth"], "bandwidth"))
 
 
 def _host(row: object, where: str, found: list[str]) -> Host | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -12,26 +13,28 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from benchmarks.testbed.description import Host, TestbedDescription
+from benchmarks.testbed.description import Description, Host
 from benchmarks.testbed.groups import ROOT, Group, mounted
+
 from placewright.errors import ExecutionError
 
 __all__ = ["INTERFACE", "Testbed", "why_not"]
 
 PREFIX = "placewright-"
+_NUMBERS = itertools.count()
 INTERFACE = "eth0"
-TOOLS = ("ip", "tc", "nsenter", "unshare", "hostname")
+TOOLS = ("ip", "tc", "nsenter", "unshare", "hostname", "taskset", "chrt")
 
 BURST_S = 2.5e-4
 """What a link may carry at once, beyond its bandwidth: little, so that its time is linear in the bytes."""
-LEAST_BURST_BYTES, QUEUE_BYTES, MTU = 1 << 14, 64 << 20, 9000
+LEAST_BURST_BYTES, QUEUE_BYTES, MTU = 1 << 14, 64 << 20, 16000
 """The queue holds all that is under way: nothing is dropped and sent again."""
 
 TICK_S = 5e-4
 TICKER = f"""
 import ctypes, os, signal, time
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
 while True:
     time.sleep({TICK_S})
 """
@@ -58,7 +61,7 @@ class Testbed:
 
     Parameters
     ----------
-    description : TestbedDescription
+    description : Description
 
     Raises
     ------
@@ -68,9 +71,9 @@ class Testbed:
 
     __test__ = False
 
-    def __init__(self, description: TestbedDescription) -> None:
+    def __init__(self, description: Description) -> None:
         self.description = description
-        self.name = f"{PREFIX}{os.getpid()}"
+        self.name = f"{PREFIX}{os.getpid()}-{next(_NUMBERS)}"
         self.groups = {h.name: Group(f"{self.name}-{h.name}", h) for h in description.hosts}
         self._tickers: list[subprocess.Popen[bytes]] = []
 
@@ -126,9 +129,9 @@ class Testbed:
         **options
             As of :class:`subprocess.Popen`.
         """
-        joins = [f"echo $$ > {folder}/cgroup.procs" for folder in self.groups[host.name].folders] if confined else []
-        enter = f'exec nsenter --net=/run/netns/{self._namespace(host)} unshare --uts sh -c \'hostname {host.name}; exec "$@"\''
-        script = "; ".join([*joins, f'{enter} host "$@"'])
+        joins = [self.groups[host.name].entering()] if confined else []
+        enter = f"exec nsenter --net=/run/netns/{self._namespace(host)} unshare --uts"
+        script = "; ".join([*joins, f'{enter} sh -c \'hostname {host.name}; exec "$@"\' host "$@"'])
         known = {"GLOO_SOCKET_IFNAME": INTERFACE, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
         return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
             ["sh", "-c", script, "host", *command],

@@ -31,7 +31,7 @@ from placewright.execute.probe import Probed
 from placewright.execute.probe_gpus import torch_device_figures
 from placewright.host import cpu_name, memory_bytes
 
-__all__ = ["Meeting", "meeting_from", "probe_local_workers", "probe_workers"]
+__all__ = ["Meeting", "meeting_from", "pair_seconds", "probe_local_workers", "probe_workers"]
 
 ROUNDS, WARMUP = 20, 2
 """All sizes are sent in every round, so that what disturbs the machine for a while does not hit one size alone."""
@@ -195,7 +195,7 @@ def probe_workers(
         times = {}
         for i, j in combinations(range(meeting.workers), 2):
             tell(f"measuring transfers between workers {i} and {j}")
-            times[i, j] = _pair(dist, meeting.rank, i, j, place, sizes_bytes)
+            times[i, j] = pair_seconds(dist, meeting.rank, i, j, place, sizes_bytes)
     except RuntimeError as error:
         raise ExecutionError(f"a worker was lost while measuring: {_first_line(error)}; start them again") from None
     finally:
@@ -244,7 +244,9 @@ def _own_card(place: str) -> _Card:
     return _Card(platform.node()[:200] or "local", kind, threads=threads, model=model[:200], **figures)
 
 
-def _pair(dist: Any, rank: int, i: int, j: int, place: str, sizes_bytes: Sequence[int]) -> npt.NDArray[np.float64]:
+def pair_seconds(
+    dist: Any, rank: int, i: int, j: int, place: str, sizes_bytes: Sequence[int]
+) -> npt.NDArray[np.float64]:
     """Seconds of a transfer between two workers, by size: of every other run, and of the rest. Everyone learns them."""
     import torch
 

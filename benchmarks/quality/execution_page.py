@@ -1,0 +1,197 @@
+"""The page of the execution benchmark: what was measured against what was predicted, and against other placements."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, log
+from typing import Any
+
+from benchmarks.quality.execution_rivals import ACCELERATE, ALONE, EQUAL, MEMORY
+
+from placewright.host import cpu_name
+
+__all__ = ["Case", "cases_of", "compact", "page"]
+
+OURS = "placewright"
+RIVALS = (ALONE, ACCELERATE, EQUAL, MEMORY)
+
+TITLES = {
+    "makespan": "One sample",
+    "throughput": "Samples one after the other",
+}
+
+HEAD = """# Plans as they ran
+
+    python benchmarks/quality/execution.py --keep execution.json -o docs/execution-measured.md
+
+Hosts are network namespaces on this machine, each with a link of its own to a switch and a share of a core
+([testbed](../benchmarks/testbed/README.md)): {testbeds}. A process on each runs its part of a plan as `run
+--processes` does; many samples pass as with `--micro-batches`. On `four` memory is so short that no host holds a
+network alone: in the proportions of the testbed's file, together one and a half times the network's weights, and room
+for its tensors on each.
+
+Placewright plans from processing times that `--costs profile` measures on one core, scaled by how long the whole
+network takes on each host alone, and from links measured between the hosts. Nothing is fitted to runs of plans on
+several hosts. *Fastest alone*: the best host by itself. *accelerate*: `infer_auto_device_map` with the hosts' memory,
+fastest host first. *Equal layers*: operators with weights in equal runs. *By memory*: weights in proportion to
+memory. All placements run by the same executor, in turn, in {rounds} rounds; medians are given, with quartiles for
+ours. *Error* is predicted over measured, less 1. A dash: it does not fit. {machine}, torch {torch}, one thread a
+host, budget {budget:g} s a plan, seed 0. The machine's two cores were in use by other work too; hosts go before it in
+their shares of the cores.
+
+Placewright is *fastest* where its median is the least, and *within noise* where the intervals between the quartiles
+of its runs and of the fastest rival's overlap.
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One network on one testbed at one bandwidth under one objective."""
+
+    testbed: str
+    network: str
+    bandwidth: str
+    objective: str
+    plans: Mapping[str, Any]
+    runs: Mapping[str, list[float]]
+
+    @cached_property
+    def measured_s(self) -> dict[str, float]:
+        """Median by plan."""
+        return {name: statistics.median(row) for name, row in self.runs.items()}
+
+    @property
+    def error(self) -> float:
+        """Of the prediction of placewright's plan, relative to what was measured."""
+        return float(self.plans[OURS]["predicted_s"]) / self.measured_s[OURS] - 1
+
+    @property
+    def best_rival(self) -> str:
+        """The fastest of the others."""
+        return min((name for name in RIVALS if name in self.runs), key=self.measured_s.__getitem__)
+
+    @property
+    def verdict(self) -> str:
+        """Whether placewright's plan was the fastest."""
+        if self.measured_s[OURS] <= self.measured_s[self.best_rival]:
+            return "fastest"
+        return (
+            "within noise" if _quartiles(self.runs[OURS])[0] <= _quartiles(self.runs[self.best_rival])[2] else "slower"
+        )
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts placewright's plan uses."""
+        return len(set(self.plans[OURS]["device_of"]))
+
+
+def cases_of(rows: Mapping[str, Any]) -> list[Case]:
+    """All cases that were run."""
+    return [
+        Case(*key.removeprefix("runs ").split("|"), rows[rows[f"plans {key.removeprefix('runs ')}"]], runs)
+        for key, runs in rows.items()
+        if key.startswith("runs ")
+    ]
+
+
+def page(rows: Mapping[str, Any], *, rounds: int, budget: float) -> str:
+    """Write the page."""
+    import torch
+
+    testbeds = {key.removeprefix("testbed "): hosts for key, hosts in rows.items() if key.startswith("testbed ")}
+    told = "; ".join(
+        f"`{name}`: " + ", ".join(f"{host} {share:.0%}" for host, _, share in hosts) for name, hosts in testbeds.items()
+    )
+    cases = cases_of(rows)
+    head = HEAD.format(
+        testbeds=told,
+        rounds=rounds,
+        machine=cpu_name(),
+        torch=torch.__version__.split("+")[0],
+        budget=budget,
+    )
+    parts = [head, "## In short\n", compact(cases), _overhead(rows)]
+    for objective, title in TITLES.items():
+        for testbed in testbeds:
+            mine = [c for c in cases if (c.objective, c.testbed) == (objective, testbed)]
+            if mine:
+                parts += [f"## {title}, {testbed}\n", _table(mine)]
+    return "\n".join(parts)
+
+
+def compact(cases: list[Case]) -> str:
+    """Make the table for readers in a hurry: a row an objective and testbed."""
+    lines = [
+        "| objective | testbed | link | cases | fastest | within noise | slower | error | " + " | ".join(RIVALS) + " |",
+        "|---" * (8 + len(RIVALS)) + "|",
+    ]
+    for key in dict.fromkeys((c.objective, c.testbed, c.bandwidth) for c in cases):
+        mine = [c for c in cases if (c.objective, c.testbed, c.bandwidth) == key]
+        lines.append(_row([*key], mine))
+    for objective in dict.fromkeys(c.objective for c in cases):
+        lines.append(_row([objective, "all", "all"], [c for c in cases if c.objective == objective]))
+    lines.append(
+        "\n*error*: median of the absolute error of the prediction. Last columns: how many times as long as "
+        "placewright's plan each placement took, the geometric mean over the cases in which it fits.\n"
+    )
+    return "\n".join(lines)
+
+
+def _row(names: list[str], cases: list[Case]) -> str:
+    counts = [str(sum(c.verdict == verdict for c in cases)) for verdict in ("fastest", "within noise", "slower")]
+    error = statistics.median(abs(c.error) for c in cases)
+    ratios = []
+    for rival in RIVALS:
+        logs = [log(c.measured_s[rival] / c.measured_s[OURS]) for c in cases if rival in c.runs]
+        ratios.append(f"{exp(statistics.fmean(logs)):.2f}" if logs else "-")
+    return "| " + " | ".join([*names, str(len(cases)), *counts, f"{error:.1%}", *ratios]) + " |"
+
+
+def _table(cases: list[Case]) -> str:
+    lines = [
+        "| network | link | hosts used | predicted | measured | quartiles | error | "
+        + " | ".join(RIVALS)
+        + " | verdict |",
+        "|---" * (8 + len(RIVALS)) + "|",
+    ]
+    for c in cases:
+        low, _, high = _quartiles(c.runs[OURS])
+        cells = [
+            c.network,
+            c.bandwidth,
+            str(c.hosts),
+            _ms(c.plans[OURS]["predicted_s"]),
+            _ms(c.measured_s[OURS]),
+            f"{_ms(low)} to {_ms(high)}",
+            f"{c.error:+.1%}",
+            *(_ms(c.measured_s[name]) if name in c.runs else "-" for name in RIVALS),
+            c.verdict,
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "\nMilliseconds a sample.\n"])
+
+
+def _overhead(rows: Mapping[str, Any]) -> str:
+    """Tell what the executor adds to a network that is not split."""
+    found = []
+    for key, row in rows.items():
+        if key.startswith("alone ") and "plain" in row:
+            first = next(name for name in row if name.startswith("only "))
+            found.append(statistics.median(row[first]) / statistics.median(row["plain"]) - 1)
+    if not found:
+        return ""
+    return (
+        f"The executor with one device takes {statistics.median(found):+.1%} of what the network's own module takes "
+        f"when torch calls it (median of {len(found)}; {min(found):+.1%} to {max(found):+.1%}).\n"
+    )
+
+
+def _quartiles(row: list[float]) -> list[float]:
+    return statistics.quantiles(row, n=4, method="inclusive")
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.0f}" if seconds >= 0.1 else f"{seconds * 1e3:.1f}"

@@ -1,0 +1,101 @@
+"""What a plan is measured against: placements that people make today, on the same hosts by the same executor."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from math import inf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import placewright as pw
+from placewright.evaluate import evaluate
+
+__all__ = ["ACCELERATE", "ALONE", "EQUAL", "MEMORY", "rivals"]
+
+ALONE, ACCELERATE, EQUAL, MEMORY = "fastest alone", "accelerate", "equal layers", "by memory"
+
+Places = npt.NDArray[np.int64]
+
+
+def rivals(problem: pw.Problem, module: Any) -> Iterator[tuple[str, Places]]:
+    """Yield the name of each placement, and the device of each operator.
+
+    ``fastest alone``: the device on which all operators take least. ``accelerate``: its automatic device map, given the
+    devices' memory in their order. ``equal layers``: operators with weights, in the network's order, cut into as many
+    equal runs as there are devices. ``by memory``: cut so that each device's part of the weights is its part of all
+    memory. An operator without weights goes where its first input is made. One that would not fit is left out.
+    """
+    found: list[tuple[str, Places]] = []
+    n, devices = len(problem.graph), len(problem.cluster)
+    single = [(float(problem.times.processing_s[:, i].sum()), i) for i in range(devices)]
+    for _, i in sorted(single):
+        places = np.full(n, i)
+        if _fits(problem, places):
+            found.append((ALONE, places))
+            break
+    mapped = _accelerate(problem, module)
+    if mapped is not None:
+        found.append((ACCELERATE, mapped))
+    weights = np.array([v.weight_bytes for v in problem.graph.operators], dtype=np.float64)
+    memory = np.array([inf if d.memory_bytes is None else d.memory_bytes for d in problem.cluster.devices])
+    for name, sizes, shares in (
+        (EQUAL, (weights > 0).astype(np.float64), np.ones(devices)),
+        (MEMORY, weights, memory if np.isfinite(memory).all() else np.ones(devices)),
+    ):
+        done = (np.cumsum(sizes) - sizes / 2) / sizes.sum()
+        ends = np.cumsum(shares) / shares.sum()
+        wanted = np.minimum(np.searchsorted(ends, done), devices - 1)
+        found.append((name, _completed(problem, {k: int(wanted[k]) for k in range(n) if sizes[k]})))
+    yield from ((name, places) for name, places in found if _fits(problem, places))
+
+
+def _fits(problem: pw.Problem, places: Places) -> bool:
+    return evaluate(problem, places).feasible
+
+
+def _completed(problem: pw.Problem, given: Mapping[int, int]) -> Places:
+    """Devices of all operators from those of some: of its class, else of its first input, else of what reads it."""
+    graph = problem.graph
+    places = np.full(len(graph), -1)
+    for k, i in given.items():
+        places[k] = i
+    for members in graph.colocation:
+        first = next((int(places[v]) for v in members if places[v] >= 0), -1)
+        places[list(members)] = first
+    sources: dict[int, list[int]] = {}
+    for t in graph.tensors:
+        for v in t.readers:
+            sources.setdefault(v, []).append(t.producer)
+    for v in range(len(graph)):
+        if places[v] < 0:
+            places[v] = next((int(places[u]) for u in sorted(sources.get(v, ())) if places[u] >= 0), -1)
+    for t in reversed(graph.tensors):
+        if places[t.producer] < 0:
+            places[t.producer] = next((int(places[v]) for v in t.readers if places[v] >= 0), -1)
+    places[places < 0] = 0
+    for members in graph.colocation:
+        places[list(members)] = places[members[0]]
+    return places
+
+
+def _accelerate(problem: pw.Problem, module: Any) -> Places | None:
+    """Place operators by accelerate's device map of their modules; ``None`` where that leaves some to CPU or disk."""
+    from accelerate import infer_auto_device_map
+
+    limits = {i: d.memory_bytes for i, d in enumerate(problem.cluster.devices) if d.memory_bytes is not None}
+    whole = getattr(module, "_no_split_modules", None)
+    logging.getLogger("accelerate.utils.modeling").setLevel(logging.ERROR)  # that there are no such GPUs here
+    mapped = infer_auto_device_map(module, max_memory=limits, no_split_module_classes=whole)
+    if not all(isinstance(place, int) for place in mapped.values()):
+        return None
+    given = {}
+    for k, v in enumerate(problem.graph.operators):
+        if not v.weight_bytes:
+            continue
+        inside = [p for p in mapped if p == "" or v.name == p or v.name.startswith(f"{p}.")]
+        if inside:
+            given[k] = int(mapped[max(inside, key=len)])
+    return _completed(problem, given)
