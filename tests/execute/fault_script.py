@@ -1,4 +1,4 @@
-"""Ranks that are killed, stopped, cut off, loop, or run out of memory in the midst of a run: what they say and leave.
+"""Ranks that are killed, stopped, cut off, loop, compute wrongly, or lack memory: what they say and leave.
 
 One process imports torch and forks the ranks of each case, as ``torchrun`` would start them: it hosts the store, and
 ends all when one of them has died.
@@ -32,7 +32,7 @@ from .small_torch import problem_of
 
 LIMIT_S = 2.5
 FAULT = "PLACEWRIGHT_TEST_FAULT"
-"""Variable with what goes wrong on rank 1, when its operator runs."""
+"""Variable with what goes wrong on rank 1 of 3, when its operator runs."""
 
 
 def _cut_off() -> None:
@@ -51,8 +51,12 @@ def _cut_off() -> None:
                 continue
 
 
+def _misbehaves() -> bool:
+    return os.environ.get("RANK") == "1" and os.environ.get("WORLD_SIZE") == "3"
+
+
 def _misbehave() -> None:
-    if os.environ.get("RANK") != "1":
+    if not _misbehaves():
         return
     fault = os.environ[FAULT]
     if fault in ("SIGKILL", "SIGSTOP"):
@@ -74,7 +78,7 @@ def _misbehave() -> None:
 def frail(x: torch.Tensor) -> torch.Tensor:
     """Return x, unless something goes wrong."""
     _misbehave()
-    return x.clone()
+    return x * 1.5 if _misbehaves() and os.environ[FAULT] == "wrong" else x.clone()
 
 
 @frail.register_fake
@@ -99,8 +103,8 @@ def net() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     return Net().eval(), (torch.ones(2, 4),)
 
 
-def _plan(folder: Path) -> Path:
-    """The layer before and the frail operator on d1, the rest on d0, which then waits for d1."""
+def write_small_plan(folder: Path) -> Path:
+    """Write a plan: the second layer and the frail operator on d1, the first on d0, the last, without outlet, on d2."""
     module, args = net()
     problem = problem_of(capture_program(export_module(module, args, {})), 3, np.random.default_rng(0))
     at = [1 if v.name in ("second", "frail") or "frail" in v.name else 0 for v in problem.graph.operators]
@@ -163,6 +167,6 @@ if __name__ == "__main__":
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        path = _plan(Path(folder))
+        path = write_small_plan(Path(folder))
         for name in sys.argv[1:]:
             print(json.dumps(case(name, path, 3)), flush=True)

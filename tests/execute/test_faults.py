@@ -15,7 +15,7 @@ from placewright.errors import DeviceLost, ExecutionError, InvalidInput
 from placewright.execute.faults import State, cause_of, error_of, line_of, out_of_memory
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES = ("none", "SIGKILL", "SIGSTOP", "loop", "memory", "error", "cut")
+CASES = ("none", "SIGKILL", "SIGSTOP", "loop", "memory", "error", "cut", "wrong")
 
 
 def waiting(rank: int, source: int, seconds: float = 9.0) -> State:
@@ -99,6 +99,7 @@ def cases() -> dict[str, dict[str, Any]]:
         ("memory", "lost device \"d1\": rank 1 on 'd1' ran out of memory in operator 'frail': "),
         ("error", "operator 'frail' on 'd1' failed: no such token"),
         ("cut", ", which still ran: "),
+        ("wrong", "largest magnitude: operator 'frail' on 'd1' is the first whose result differs, by 0.5"),
     ],
 )
 def test_all_ranks_end_and_say_the_same_cause(cases: dict[str, dict[str, Any]], fault: str, said: str) -> None:

@@ -13,6 +13,9 @@ from placewright.options import AsJson, BudgetText, PlanPath, ProblemPath, Repor
 
 if TYPE_CHECKING:
     from placewright.execute.pipeline_options import Many
+    from placewright.measurement import Measurement
+    from placewright.plan import Plan
+    from placewright.problem import Problem
 
 __all__ = ["evaluate", "explain", "export", "run", "show", "verify"]
 
@@ -50,6 +53,13 @@ def run(
     engine: Annotated[
         str, typer.Option("--engine", help="torch: torch.distributed.pipelining, where the plan is a plain chain.")
     ] = "placewright",
+    replan: Annotated[
+        bool, typer.Option("--replan", help="When a device is lost: plan again without it, and go on.")
+    ] = False,
+    budget: BudgetText = "60s",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the new plan here, not beside the old one.")
+    ] = None,
     report: ReportPath = None,
     trace: TracePath = None,
     as_json: AsJson = False,
@@ -59,6 +69,7 @@ def run(
     from placewright.evaluate import judge
     from placewright.execute import run_plan
     from placewright.execute.pipeline_options import asked_many
+    from placewright.execute.replan import beside, run_replanning
     from placewright.io import check_writable, read_plan, runs_to_json, write_atomic
     from placewright.prediction_errors import prediction_errors
     from placewright.report import html_report, plan_report, prediction_errors_to_json, trace_json
@@ -79,31 +90,42 @@ def run(
         if not processes or report is not None or trace is not None:
             what = "needs" if not processes else "has neither --report nor --trace: leave them out, with"
             raise InvalidInput(f"--micro-batches {what} --processes; one process for each device runs the pipeline")
+        if replan:
+            raise InvalidInput("--replan is for runs of one sample; leave out --micro-batches, or that")
         return _run_many(plan_path, many, model, weights, runs or 3, longest, as_json)
-    check_writable(report, trace)
+    seconds = parse_seconds(budget, "--budget", "60s")
+    new_path = output or beside(plan_path)
+    check_writable(report, trace, new_path if replan else None)
     file = read_plan(plan_path)
-    measured = run_plan(
-        file.problem,
-        file.plan,
-        folder=plan_path.parent,
-        model=model,
-        runs=runs or 20,
-        alone=alone,
-        timeout_s=longest,
-        processes=plan_path if processes else None,
-        weights=weights,
-        on_progress=progress.tell,
-    )
-    judged = judge(file.problem, file.plan)
+
+    def once(problem: Problem, plan: Plan, path: Path) -> list[Measurement]:
+        return run_plan(
+            problem,
+            plan,
+            folder=plan_path.parent,
+            model=model,
+            runs=runs or 20,
+            alone=alone,
+            timeout_s=longest,
+            processes=path if processes else None,
+            weights=weights,
+            on_progress=progress.tell,
+        )
+
+    again = new_path if replan else None
+    ran = run_replanning(file.problem, file.result, plan_path, once, output=again, budget_s=seconds, tell=progress.tell)
+    problem, result, measured, plan = ran.problem, ran.result, ran.outcome, ran.result.require_plan()
+    judged = judge(problem, plan)
     if report is not None:
-        write_atomic(report, html_report(file.problem, file.result, judged, measured))
+        write_atomic(report, html_report(problem, result, judged, measured))
     if trace is not None:
-        write_atomic(trace, trace_json(file.problem, file.plan, measured))
+        write_atomic(trace, trace_json(problem, plan, measured))
     if as_json:
-        off = prediction_errors_to_json(prediction_errors(file.problem, file.plan, measured[0]))
-        print_json({**runs_to_json(file.problem, measured), "prediction": off})
+        off = prediction_errors_to_json(prediction_errors(problem, plan, measured[0]))
+        lost = [{"device": e.device, "cause": str(e)} for e in ran.lost]
+        print_json({**runs_to_json(problem, measured), "prediction": off, "plan": str(ran.path), "lost": lost})
     else:
-        present(plan_report(file.problem, file.result, judged, measured))
+        present(plan_report(problem, result, judged, measured))
     return 0
 
 

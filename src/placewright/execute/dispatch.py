@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,10 +79,7 @@ def run_plan(
                 raise InvalidInput(f"--weights {weights!r} is no file and no folder; correct it, or write {RANDOM!r}")
             tell(f"running the plan {runs} times in {len(plan.devices_used)} processes")
             names = [problem.cluster.devices[i].name for i in plan.devices_used]
-            ran = launch(processes, plan, location, weights=weights, runs=runs, timeout_s=timeout_s, devices=names)
-            if not math.isnan(ran.max_relative_error):  # else there was nothing to compare with
-                _check_outputs(ran.max_relative_error)
-            return [ran]
+            return [launch(processes, plan, location, weights=weights, runs=runs, timeout_s=timeout_s, devices=names)]
         if weights is not None:
             raise InvalidInput("--weights is for --processes; leave it out, or add that")
         return [_torch(problem, plan, location, runs, tell)]
@@ -183,17 +179,12 @@ def _torch(problem: Problem, plan: Plan, location: str, runs: int, tell: Callabl
     program, args, kwargs = load_torch(problem, location)
     tell(f"running the plan {runs} times in one process")
     outcome = run_torch_local(program, args, problem, plan, kwargs=kwargs, runs=runs)
-    _check_outputs(outcome.max_relative_error)
+    if not outcome.max_relative_error <= TOLERANCE:
+        from placewright.execute.first_difference import difference_in_process, told
+
+        found = difference_in_process(program, args, kwargs, problem, plan, TOLERANCE)
+        raise ExecutionError(told(found, outcome.max_relative_error))
     return Measurement("plan", outcome.runs_s, plan.value_s, (), outcome.max_relative_error)
-
-
-def _check_outputs(error: float) -> None:
-    """Refuse outputs that are not the unsplit network's."""
-    if not error <= TOLERANCE:
-        raise ExecutionError(
-            f"an output differs from the unsplit network's by {error:.2g} of its largest magnitude, more than "
-            f"{TOLERANCE:g}; the plan's run is wrong, please report it with the model"
-        )
 
 
 def load_torch(problem: Problem, location: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

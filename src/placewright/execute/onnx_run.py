@@ -92,7 +92,14 @@ def run_onnx_plan(
     # A network may hide an error (random weights before a softmax); what went from device to device is compared too.
     error = 0.0
     if check:
-        error = compare_outputs({**handed_over, **outputs}, run_unsplit(model_path, given, also=tuple(handed_over)))
+        whole = run_unsplit(model_path, given, also=tuple(handed_over))
+        try:
+            error = compare_outputs({**handed_over, **outputs}, whole)
+        except ExecutionError as wrong:
+            from placewright.execute.first_difference_onnx import first_onnx_difference
+
+            first = first_onnx_difference(model_path, problem, plan, given, timeout_s=timeout_s, tolerance=TOLERANCE)
+            raise ExecutionError(f"{wrong}; {first}") from None
     median = statistics.median(seconds for seconds, _ in timed)
     _, spans = min(timed, key=lambda run: abs(run[0] - median))
     measured = Measurement(name, tuple(seconds for seconds, _ in timed), plan.value_s, spans, error)

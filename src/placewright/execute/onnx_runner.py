@@ -52,6 +52,8 @@ class OnnxRunner:
         Sizes of open dimensions by name, as at capture; typical sizes else, the same as the capture takes.
     cut_after : collection of int
         Operators that end a call though no transfer asks for it; for measuring what a cut costs.
+    give_out : bool
+        All that operators make counts as handed over; for looking for a difference.
 
     Raises
     ------
@@ -78,12 +80,19 @@ class OnnxRunner:
         input_shapes: Mapping[str, tuple[int, ...]] | None = None,
         dim_overrides: Mapping[str, int] | None = None,
         cut_after: Collection[int] = (),
+        give_out: bool = False,
     ) -> None:
         self.problem, self.plan, self.timeout_s, self.start_timeout_s = problem, plan, timeout_s, start_timeout_s
         self._folder = Path(model_path).resolve().parent
         model, _ = load_model(model_path)
         self.split: Split = split_model(
-            model, problem, plan, input_shapes=input_shapes, dim_overrides=dim_overrides, cut_after=cut_after
+            model,
+            problem,
+            plan,
+            input_shapes=input_shapes,
+            dim_overrides=dim_overrides,
+            cut_after=cut_after,
+            give_out=give_out,
         )
         self.devices: list[int] = sorted({c.device for c in self.split.calls})
         self._workers: list[WorkerProcess] = []

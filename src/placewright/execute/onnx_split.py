@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from placewright.capture.onnx_nodes import constant_nodes, node_names, node_order, reads, weight_names, writes
@@ -154,6 +154,7 @@ def split_model(
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
     dim_overrides: Mapping[str, int] | None = None,
     cut_after: Collection[int] = (),
+    give_out: bool = False,
 ) -> Split:
     """Cut a model along a plan.
 
@@ -170,6 +171,8 @@ def split_model(
         Sizes of open dimensions by name, as for :func:`placewright.capture.onnx_model.capture_onnx`.
     cut_after : collection of int
         Operators that end a call though nothing asks for it: for measuring what a cut costs.
+    give_out : bool
+        Calls give out all that their operators make, as if others read it: for looking for a difference.
 
     Raises
     ------
@@ -228,6 +231,12 @@ def split_model(
         arrived.update((device, n) for n in waits)
         sends = [n for n in made_in[g] if n in made_by and any(place[r] != device for r in readers.get(n, ()))]
         calls.append(Call(device, tuple(group), tuple(read), tuple(made_in[g]), tuple(waits), tuple(sends)))
+    if give_out:
+        inside = [tuple(n for v in c.operators for k in nodes_of[v] for n in writes(graph.node[k])) for c in calls]
+        calls = [
+            replace(c, outputs=(given := tuple(n for n in row if n in made_by)), sends=given)
+            for c, row in zip(calls, inside, strict=True)
+        ]
     unplaced = tuple(o for o in outputs if o not in made_by)
     crossing = dict.fromkeys([*inputs, *(n for c in calls for n in (*c.inputs, *c.outputs))])
     values = _values(model, crossing, alive, input_shapes or {}, dim_overrides)

@@ -8,7 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placewright.execute.dispatch import find_model
+from placewright.errors import ExecutionError
+from placewright.execute.dispatch import TOLERANCE, find_model
 from placewright.execute.rank_join import joined
 from placewright.execute.rank_network import RankNetwork
 from placewright.io import read_plan
@@ -85,6 +86,7 @@ def _measured(mine: RankRun, network: RankNetwork, plan: Plan, rank: int, runs: 
     gathered: list[Any] = [None] * world
     dist.gather_object(first.outputs, gathered if rank == 0 else None)
     error = network.error({k: v for row in gathered for k, v in row.items()}) if rank == 0 else 0.0
+    _compare(network, rank, error)
     counted: list[Outcome] = []
     for k in range(WARM_UP + runs):
         dist.barrier()
@@ -107,6 +109,21 @@ def _measured(mine: RankRun, network: RankNetwork, plan: Plan, rank: int, runs: 
         return None
     spans = merged(gathered, clocks.ahead_s, names)
     return Measurement("plan", tuple(seconds), plan.value_s, spans, error, clocks.error_s)
+
+
+def _compare(network: RankNetwork, rank: int, error: float) -> None:
+    """Refuse outputs that are not the unsplit network's; every rank must call it, and rank 0 knows the error."""
+    import torch.distributed as dist
+
+    wrong = [error > TOLERANCE]  # where there is nothing to compare with, the error is NaN
+    dist.broadcast_object_list(wrong, src=0)
+    if wrong[0]:
+        from placewright.execute.first_difference import difference_between_ranks, told
+
+        found = difference_between_ranks(network, rank, TOLERANCE)
+        if rank == 0:
+            raise ExecutionError(told(found, error))
+        dist.barrier()  # until rank 0 has said it
 
 
 def _seconds(rows: Sequence[Sequence[tuple[float, float]]], clocks: Clocks) -> list[float]:

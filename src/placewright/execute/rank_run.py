@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import Node
 
 from placewright.capture.torch_program import TorchProgram
 from placewright.errors import ExecutionError
 from placewright.execute.doing import DOING, failing_operator
 from placewright.execute.rank_segments import Message, Segment
 from placewright.execute.rank_values import free_values, packed, unpacked
-from placewright.execute.torch_split import SubModule, sub_module
+from placewright.execute.torch_split import Observe, SubModule, observed, sub_module
 from placewright.host import rest
 
-__all__ = ["Outcome", "RankRun", "Step"]
+__all__ = ["ARRIVED", "Outcome", "RankRun", "Step"]
 
-Observe = Callable[[str, Any], None]
+
+ARRIVED = "arrived: "
 
 
 class Step(NamedTuple):
@@ -132,7 +133,8 @@ class RankRun:
         Parameters
         ----------
         observe : callable, optional
-            Called with the name of each fx node, and its value as it is when it has been computed or has arrived.
+            Called with the name of each fx node, and its value as it is when it has been computed; of a value that has
+            arrived the name begins with ``ARRIVED``.
         """
         clock, at, steps = time.monotonic, dict[str, Any](), list[Step]()
         pending: list[tuple[Any, torch.Tensor]] = []
@@ -149,7 +151,7 @@ class RankRun:
                 waits.append((before, clock()))
                 at[message.name] = unpacked(buffer, message, self._place)
                 if observe is not None:
-                    observe(message.name, at[message.name])
+                    observe(ARRIVED + message.name, at[message.name])
             start = clock()
             DOING.now("computes", module.operators[0], since_s=start)
             arguments = [self._value(name, at) for name in module.inputs]
@@ -183,7 +185,7 @@ class RankRun:
         """Call a segment's module."""
         try:
             if observe is not None:
-                return _Observed(module.module, observe).run(*arguments)
+                return observed(module.module, arguments, observe)
             return module.module(*arguments)
         except Exception as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -199,20 +201,6 @@ class RankRun:
         if name in at:
             return at[name]
         return next(known[name] for known in (self._free, self.inputs, self._held) if name in known)
-
-
-class _Observed(Interpreter):
-    """A segment's module, run node by node."""
-
-    def __init__(self, module: GraphModule, observe: Observe) -> None:
-        super().__init__(module)
-        self._observe = observe
-
-    def run_node(self, n: Node) -> Any:
-        value = super().run_node(n)
-        if n.op == "call_function" and n.target is not time.monotonic:
-            self._observe(n.name, value)
-        return value
 
 
 def _maker(segments: Mapping[int, Sequence[Segment]], value: object, otherwise: int) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.utils._pytree import tree_map_only
 from placewright.capture.torch_inline import attribute
 from placewright.capture.torch_program import TorchProgram
 from placewright.errors import ExecutionError, InvalidInput
-from placewright.execute.torch_split import SubModule, call
+from placewright.execute.torch_split import SubModule, call, observed
 
 __all__ = ["Run", "held_by", "held_by_devices"]
 
@@ -130,15 +131,21 @@ class Run:
             elif node in parts.free:
                 self._free[node.name] = values[node] = call(node, values, devices[0])
 
-    def run(self, names: Sequence[str]) -> tuple[Any, ...]:
-        """Call every part in order and give what the network returns."""
+    def run(self, names: Sequence[str], observe: Callable[[int, str, Any], None] | None = None) -> tuple[Any, ...]:
+        """Call every part in order and give what the network returns.
+
+        With ``observe``, node by node: it is called with the device, the node's name and its value.
+        """
         start = time.perf_counter()
         outputs = {n.name for n in self._parts.outputs if isinstance(n, torch.fx.Node)}
         last = {name: k for k, part in enumerate(self._submodules) for name in part.inputs}
         for k, part in enumerate(self._submodules):
             arguments = [self._value(name, part.device) for name in part.inputs]
             try:
-                results = part.module(*arguments)
+                if observe is None:
+                    results = part.module(*arguments)
+                else:
+                    results = observed(part.module, arguments, partial(observe, part.device))
             except Exception as error:
                 first = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 raise ExecutionError(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_map_only
 
 from placewright.capture.torch_program import TorchOperator, TorchProgram
 
-__all__ = ["SubModule", "call", "levels", "split", "sub_module"]
+__all__ = ["Observe", "SubModule", "call", "levels", "observed", "split", "sub_module"]
+
+Observe = Callable[[str, Any], None]
+"""Called with the name of a program's node, and its value as it is when it has been computed."""
 
 
 @dataclass(frozen=True)
@@ -152,11 +155,31 @@ def sub_module(
     returned = tuple(copied[n] for n in outputs)
     graph.output((*returned, tuple(clock)) if clocked else returned)
     module = GraphModule(root, graph)
-    module.operator_of = {copied[n].name: v.name for v in members for n in (v.node, *v.results)}  # type: ignore[assignment]
+    nodes = [(copied[n].name, v.name, n.name) for v in members for n in dict.fromkeys((v.node, *v.results))]
+    module.operator_of = {name: operator for name, operator, _ in nodes}  # type: ignore[assignment]
+    module.node_of = {name: node for name, _, node in nodes}  # type: ignore[assignment]
     level, index = key
     return SubModule(
         index, level, tuple(v.name for v in members), module, tuple(inputs), tuple(n.name for n in outputs)
     )
+
+
+def observed(module: GraphModule, arguments: Sequence[Any], observe: Observe) -> Any:
+    """Call a sub-module node by node."""
+    return _Observed(module, observe).run(*arguments)
+
+
+class _Observed(Interpreter):
+    def __init__(self, module: GraphModule, observe: Observe) -> None:
+        super().__init__(module)
+        self._observe = observe
+        self._names: Any = module.node_of
+
+    def run_node(self, n: Node) -> Any:
+        value = super().run_node(n)
+        if n.name in self._names:
+            self._observe(self._names[n.name], value)
+        return value
 
 
 def _hold(root: torch.nn.Module, name: str, value: Any) -> None:
