@@ -49,7 +49,7 @@ from placewright.posing_language import (
     refuse_capture_flags,
     refuse_language_flags,
 )
-from placewright.posing_memory import check_memory_flags, with_memory
+from placewright.posing_memory import check_memory_flags, with_memory, with_workspaces
 from placewright.problem import Problem, Times, Wish
 from placewright.solvers.entry import Entry
 from placewright.solvers.expert import Expert
@@ -256,6 +256,7 @@ def _posed(
         )
     graph, cluster = with_memory(memory, model, graph, cluster, objective, tell)
     graph = fused(graph, rules, support=_wished(graph, wishes))
+    graph = with_workspaces(memory, model, graph, objective, tell)
     if not graph.name:
         graph = replace_name(graph, Path(model).stem if not model.startswith("py:") else model.rpartition(":")[2])
     # What is wrong with the wishes is said before minutes are spent on measuring.

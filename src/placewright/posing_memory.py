@@ -22,7 +22,7 @@ from placewright.units import format_bytes, parse_tokens
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["check_memory_flags", "in_flight", "with_memory"]
+__all__ = ["check_memory_flags", "in_flight", "with_memory", "with_workspaces"]
 
 SCHEDULES = ("1f1b", "gpipe")
 
@@ -114,9 +114,29 @@ def with_memory(
     if flags.optimizer is not None:
         program = _program(model, "--optimizer")
         return _trained(flags, flags.optimizer, program, graph, cluster, objective, tell)
-    if flags.workspace:
-        return _worked(_program(model, "--workspace"), graph, cluster, objective, tell)
+    if flags.workspace and not isinstance(objective, Makespan):
+        from placewright.costs.torch_memory import program_memory
+
+        size = program_memory(_program(model, "--workspace")).activation_bytes
+        return graph, _set_aside(cluster, size, "a sample", tell)
     return graph, cluster
+
+
+def with_workspaces(
+    flags: MemoryFlags, model: str, graph: OperatorGraph, objective: Objective, tell: Tell
+) -> OperatorGraph:
+    """Add the workspaces of operators, where they are asked for and the objective has live tensors.
+
+    Parameters as :func:`with_memory`, but the graph may be fused: of an operator's parts, which run one after the
+    other, the largest workspace counts.
+    """
+    if not flags.workspace or flags.optimizer is not None or not isinstance(objective, Makespan):
+        return graph
+    from placewright.costs.torch_memory import workspaces
+
+    sizes = workspaces(_program(model, "--workspace"))
+    tell(f"workspace: up to {format_bytes(max(sizes.values(), default=0))} while an operator runs")
+    return with_workspace(graph, {v.name: max(sizes.get(part, 0) for part in v.part_names) for v in graph.operators})
 
 
 def _trained(
@@ -187,19 +207,6 @@ def _configuration_of(model: str) -> Mapping[str, Any]:
         "--context needs to know what each layer keeps of a token; give --config, a Hugging Face config.json or its "
         "folder"
     )
-
-
-def _worked(
-    program: ExportedProgram, graph: OperatorGraph, cluster: Cluster, objective: Objective, tell: Tell
-) -> tuple[OperatorGraph, Cluster]:
-    """Count workspaces with the live tensors, or where the objective has none, set aside what a sample takes."""
-    from placewright.costs.torch_memory import program_memory, workspaces
-
-    if isinstance(objective, Makespan):
-        sizes = workspaces(program)
-        tell(f"workspace: up to {format_bytes(max(sizes.values(), default=0))} while an operator runs")
-        return with_workspace(graph, sizes), cluster
-    return graph, _set_aside(cluster, program_memory(program).activation_bytes, "a sample", tell)
 
 
 def _set_aside(cluster: Cluster, size: int, what: str, tell: Tell) -> Cluster:
