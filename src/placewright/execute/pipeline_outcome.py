@@ -24,7 +24,7 @@ class Share:
     busy_s : float
         Computing for each sample of the run, those included that did not pass here; NaN where it is not known.
     most_kept : int
-        Samples that it had open at a time, at most.
+        Samples that had begun on it and not ended, at most.
     """
 
     device: str

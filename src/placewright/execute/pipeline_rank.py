@@ -17,7 +17,7 @@ from placewright.execute.pipeline_routes import Route
 from placewright.execute.pipeline_transport import Pending, Transport
 from placewright.execute.rank_segments import Message
 from placewright.execute.rank_values import free_values, packed, unpacked
-from placewright.execute.schedule_orders import Action
+from placewright.execute.schedule_orders import Action, most_in_flight
 from placewright.execute.torch_split import SubModule
 from placewright.execute.train_weights import TrainedWeights
 from placewright.host import rest
@@ -45,7 +45,7 @@ class Passed:
     began_s, busy_s : float
         Begin of the first action; seconds of computing.
     most_kept : int
-        Most samples that were open here at a time.
+        Most samples that had begun here and not ended at a time.
     """
 
     outputs: dict[int, dict[int, torch.Tensor]]
@@ -147,12 +147,11 @@ class PipelineRank:
         samples: dict[int, _Sample] = {}
         outputs: dict[int, dict[int, torch.Tensor]] = {}
         losses, ended = dict[int, float](), dict[int, float]()
-        began, busy, most = time.monotonic(), 0.0, 0
+        began, busy = time.monotonic(), 0.0
         share = 1.0 / max(1, len(dealt))
         for action in actions:
             if action.kind == "open":
                 samples[action.sample] = self._open(action.sample, dealt[action.sample])
-                most = max(most, len(samples))
                 continue
             sample = samples[action.sample]
             if action.kind == "settle":
@@ -172,7 +171,7 @@ class PipelineRank:
                 busy += self._backward(sample, k)
             ended[action.sample] = time.monotonic()
         DOING.now("rests")
-        return Passed(outputs, losses, ended, began, busy, most)
+        return Passed(outputs, losses, ended, began, busy, most_in_flight(actions))
 
     def _open(self, number: int, route: int) -> _Sample:
         parts = self._parts[route]

@@ -69,9 +69,10 @@ def order_of(
     - ``forward``: the oldest sample first.
     - ``gpipe``: a device runs no backward step before all its forward ones (Huang et al., arXiv 1811.06965); samples
       are not limited.
-    - ``1f1b``: backward steps first; a step that lies d changes of device deep is at most ``in_flight`` - d samples,
-      and at least 1, ahead of its own backward step (PipeDream, arXiv 1806.03377; on a chain of ``in_flight`` stages
-      this is the published order).
+    - ``1f1b``: backward steps first; a step that lies d changes of device deep on a route of S stages, one more than
+      its most changes, is at most S - d samples, and at least 1, ahead of its own backward step (PipeDream, arXiv
+      1806.03377; on a chain this is the published order). What ``in_flight`` is above or below the stages of all
+      routes is added to S, or limits it.
 
     **Nobody waits for ever.** An action is listed when it starts in that play, which is after all that it depends on
     has ended there: the steps that come before it, on the way back those that come after, the sample before it where
@@ -155,6 +156,9 @@ class _Play:
     ) -> None:
         self._routes, self._dealt, self._schedule, self._in_flight = routes, dealt, schedule, in_flight
         self._depths = [depths(steps) for steps in routes]
+        stages = [max(row, default=0) + 1 for row in self._depths]
+        more = in_flight - sum(stages)
+        self._room = [count + more if more >= 0 else min(count, in_flight) for count in stages]
         self._behind = [_followers(steps) for steps in routes]
         self._waits: dict[Action, int] = {}
         self._ready_s: dict[Action, float] = {}
@@ -203,7 +207,7 @@ class _Play:
                     if (step.device, storage) in self._last_state:
                         before.append(self._last_state[step.device, storage])
                     self._last_state[step.device, storage] = action
-                ahead = max(1, self._in_flight - self._depths[route][k])
+                ahead = max(1, self._room[route] - self._depths[route][k])
                 if self._schedule == "1f1b" and len(earlier) >= ahead:
                     before.append(Action("backward", earlier[-ahead], k))
                 fresh.append((action, before))
