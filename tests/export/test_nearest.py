@@ -184,6 +184,21 @@ def test_experts_may_stay_on_the_cpu() -> None:
     assert nearest(problem, plan, replace(rules, apart=None)).changed
 
 
+def test_experts_of_the_first_layers_go_to_the_cpu_where_memory_asks_for_it() -> None:
+    """A GPU holds both attentions and one of two experts: the first layer's goes to the CPU.
+
+    1 + 0.5 + 4 + 0.5 + 1 + 1 = 8 s; with its whole layer on the CPU 10 + 4 + 0.5 + 1 + 1 = 16.5 s. The plan that is
+    given parts the second layer instead: its attention is on the CPU.
+    """
+    names = ["h.0.attn", "h.0.mlp.experts.0", "h.1.attn", "h.1.mlp.experts.0"]
+    times = np.array([[10.0, 1.0], [4.0, 1.0], [10.0, 1.0], [4.0, 1.0]])
+    problem = chain(names, [Device("ram", kind="cpu"), Device("gpu", memory_bytes=3500)], times=times)
+    rules = replace(ROW, cpus="first", apart=re.compile(r"\bexperts\b"))
+    found = nearest(problem, placed(problem, [1, 1, 0, 1]), rules)
+    assert found.plan.device_of.tolist() == [1, 0, 1, 1]
+    assert found.plan.value_s == pytest.approx(8.0)
+
+
 def test_copies_and_replicas_become_one() -> None:
     """A target that runs one copy gets the best row of one; it is compared with all copies together."""
     problem = chain(NAMES, [Device("a"), Device("b")], objective=Throughput())

@@ -13,7 +13,7 @@ from placewright.objective import LOAD_PARTS, MaxLoad
 from placewright.problem import Problem
 from placewright.symmetry import symmetry_of
 
-__all__ = ["ChainSplit", "split_chain"]
+__all__ = ["ChainSplit", "placed", "split_chain"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -89,6 +89,14 @@ def split_chain(
         return None
     value, at = best
     return ChainSplit(value, tuple(devices[k] for k in at), tables.exact)
+
+
+def placed(problem: Problem, groups: Sequence[Sequence[int]], at: Sequence[int]) -> npt.NDArray[np.int32]:
+    """(n,) device of each operator, of those of the groups."""
+    device = np.zeros(len(problem.graph), dtype=np.int32)
+    for row, i in zip(groups, at, strict=True):
+        device[list(row)] = i
+    return device
 
 
 def _classes(problem: Problem, devices: Sequence[int], in_order: bool) -> list[list[int]] | None:

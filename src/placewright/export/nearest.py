@@ -14,7 +14,8 @@ import numpy.typing as npt
 from placewright.algorithm import Budget
 from placewright.errors import InvalidInput
 from placewright.evaluate import evaluate, plan_for
-from placewright.export.chain_split import split_chain
+from placewright.export.apart import apart_of, less_apart, some_apart
+from placewright.export.chain_split import placed, split_chain
 from placewright.export.modules import Unit, main_stack, unit_of_operators, units_of
 from placewright.graph import OperatorGraph
 from placewright.objective import MaxLoad, Throughput
@@ -141,13 +142,14 @@ def nearest(problem: Problem, plan: Plan, rules: Rules, *, budget: float | Budge
     ):
         return Nearest(posed, kept, _stages(units, kept.device_of), False, True, "")
     found: list[Plan] = []
-    sure = rules.apart is None
+    sure = rules.apart is None or not apart_of(posed, range(len(posed.graph)), rules.apart)
     for devices in _choices(posed, rules):
         row = _row(posed, groups, devices, rules, clock) if rules.unit == "module" else None
         if row is not None:
             found.append(row[0])
-            mixed = _with_apart(posed, plan, row[0], rules)
-            found += [mixed] if mixed is not None else []
+        if rules.apart is not None and rules.ordered and not sure:
+            first = [i for i in devices if rules.cpus == "first" and posed.cluster.devices[i].kind == "cpu"]
+            found += some_apart(posed, plan, row and row[0], groups, devices, first, rules.apart, clock)
         other = _anywhere(posed, plan, groups, devices, clock, seed) if not rules.ordered else row
         found += [other[0]] if other is not None else []
         sure &= other is None or other[1]
@@ -264,7 +266,7 @@ def _choices(problem: Problem, rules: Rules) -> Iterator[list[int]]:
 
 def _says(problem: Problem, plan: Plan, groups: Sequence[Sequence[int]], rules: Rules) -> bool:
     """Whether the target has words for a plan as it is."""
-    at = [set(plan.device_of[row].tolist()) for row in _less_apart(problem, plan, groups, rules)]
+    at = [set(plan.device_of[row].tolist()) for row in less_apart(problem, plan, groups, rules.apart)]
     if any(len(devices) > 1 for devices in at):
         return False
     used = {i for devices in at for i in devices}
@@ -273,39 +275,6 @@ def _says(problem: Problem, plan: Plan, groups: Sequence[Sequence[int]], rules: 
     row = [i for i, _ in groupby(devices.pop() for devices in at)]
     cpu = [problem.cluster.devices[i].kind == "cpu" for i in row]
     return not rules.ordered or (len(set(row)) == len(row) and (rules.cpus != "first" or not any(cpu[1:])))
-
-
-def _less_apart(problem: Problem, plan: Plan, groups: Sequence[Sequence[int]], rules: Rules) -> Iterator[list[int]]:
-    """Leave out of each group what its target may say apart, where the plan has it on one CPU."""
-    for group in groups:
-        row = list(group)
-        if rules.apart is not None:
-            apart = _apart(problem, row, rules.apart)
-            devices = set(plan.device_of[apart].tolist())
-            if len(apart) < len(row) and len(devices) == 1 and _is_cpu(problem, devices.pop()):
-                row = [v for v in row if v not in set(apart)]
-        yield row
-
-
-def _apart(problem: Problem, row: Sequence[int], pattern: re.Pattern[str]) -> list[int]:
-    return [v for v in row if pattern.search(problem.graph.operators[v].name)]
-
-
-def _is_cpu(problem: Problem, device: int) -> bool:
-    return problem.cluster.devices[device].kind == "cpu"
-
-
-def _with_apart(problem: Problem, plan: Plan, whole: Plan, rules: Rules) -> Plan | None:
-    """Put what may be apart where the given plan has it on a CPU."""
-    if rules.apart is None:
-        return None
-    device = whole.device_of.copy()
-    for unit in units_of(problem.graph):
-        apart = _apart(problem, unit.operators, rules.apart)
-        devices = set(plan.device_of[apart].tolist())
-        if len(devices) == 1 and _is_cpu(problem, next(iter(devices))):
-            device[apart] = devices.pop()
-    return plan_for(problem, device)
 
 
 def _row(
@@ -319,9 +288,9 @@ def _row(
         if split is None:
             return None
         at = list(split.device_of_group)
-        judged = evaluate(problem, _placed(problem, groups, at))
+        judged = evaluate(problem, placed(problem, groups, at))
         if judged.feasible:
-            best = plan_for(problem, _placed(problem, groups, at))
+            best = plan_for(problem, placed(problem, groups, at))
             if best is not None:
                 exact = split.exact and retry == 0
                 return (best, True) if exact else (_shifted(problem, groups, at, best, clock), False)
@@ -331,13 +300,6 @@ def _row(
                 0.97 if not over else min(0.97, problem.cluster.capacity_bytes[i] / judged.devices[i].memory_bytes)
             )
     return None
-
-
-def _placed(problem: Problem, groups: Sequence[Sequence[int]], at: Sequence[int]) -> Ints:
-    device = np.zeros(len(problem.graph), dtype=np.int32)
-    for row, i in zip(groups, at, strict=True):
-        device[list(row)] = i
-    return device
 
 
 def _shifted(problem: Problem, groups: Sequence[Sequence[int]], at: list[int], best: Plan, clock: Budget) -> Plan:
@@ -358,7 +320,7 @@ def _shifted(problem: Problem, groups: Sequence[Sequence[int]], at: list[int], b
                 moved[low:high] = [at[k - 1] if step > 0 else at[k]] * (high - low)
                 if len([i for i, _ in groupby(moved)]) != len(set(moved)):
                     continue
-                plan = plan_for(problem, _placed(problem, groups, moved))
+                plan = plan_for(problem, placed(problem, groups, moved))
                 if plan is not None and plan.value_s < best.value_s * (1 - 1e-9):
                     at, best, improved = moved, plan, True
                     break
@@ -390,7 +352,7 @@ def _anywhere(
             plan.device_of[list(row)], weights=p[list(row), plan.device_of[list(row)]], minlength=len(problem.cluster)
         )
         at.append(int(spent.argmax()))
-    started = plan_for(whole, _placed(problem, groups, at))
+    started = plan_for(whole, placed(problem, groups, at))
     result = solve(whole, budget=clock, seed=seed)
     if result.infeasible:
         return None
