@@ -47,7 +47,10 @@ def test_the_nearest_plan_is_written_and_its_loss_said(placewright: Call, plan: 
     [
         (["onnx-models"], "--format onnx-models is several files; name a folder for them with -o FOLDER"),
         (["onnx-models", "-o", "plan.json"], "is several files, and 'plan.json' is no folder; name another"),
-        (["onnx-models", "-o", "parts"], "onnx-models parts the ONNX file that a plan was made of, and this plan"),
+        (
+            ["onnx-models", "-o", "parts"],
+            "onnx-models goes by the nodes of an ONNX file, and this plan was made of none",
+        ),
     ],
 )
 def test_formats_that_are_folders(placewright: Call, plan: Path, arguments: list[str], complaint: str) -> None:

@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from placewright.cluster import Cluster, Device, Link
+from placewright.errors import InvalidInput
 from placewright.evaluate import plan_for
 from placewright.export import Exported, export_plan
-from placewright.graph import Operator, OperatorGraph, Tensor
+from placewright.graph import Operator, OperatorGraph, Source, Tensor
 from placewright.problem import Problem
 
 LAYERS = 6
@@ -227,7 +228,9 @@ def test_names_in_a_plan_file_cannot_break_out_of_what_is_written() -> None:
     """A device and an operator named with quotes and line breaks stay inside comments and strings."""
     evil = "x\"'\nimport os; os.abort()\n#"
     graph = OperatorGraph(
-        [Operator(f"{evil}.0.a", weight_bytes=8), Operator(f"{evil}.1.a", weight_bytes=8)], [Tensor("t", 0, (1,), 8)]
+        [Operator(f"{evil}.0.a", weight_bytes=8), Operator(f"{evil}.1.a", weight_bytes=8)],
+        [Tensor("t", 0, (1,), 8)],
+        source=Source("onnx", evil),
     )
     problem = Problem(graph, Cluster([Device(evil, host=evil), Device("b", host=evil)], LINKS), np.ones((2, 2)))
     plan = plan_for(problem, np.array([0, 1]))
@@ -235,3 +238,10 @@ def test_names_in_a_plan_file_cannot_break_out_of_what_is_written() -> None:
     for format in ("torch-pipelining", "deepspeed", "onnxruntime", "openvino", "tensorrt-llm", "vllm", "llama.cpp"):
         text = export_plan(problem, plan, format, budget=1).text
         assert not [line for line in text.splitlines() if line.startswith("import os;")], format
+
+
+@pytest.mark.parametrize("format", ["onnxruntime", "openvino", "onnx-models"])
+def test_formats_of_onnx_files_refuse_other_networks(format: str) -> None:
+    """The remedy is said before anything is searched."""
+    with pytest.raises(InvalidInput, match="goes by the nodes of an ONNX file, and this plan was made of none; export"):
+        exported(format, COUNTS)

@@ -65,9 +65,9 @@ PLAN_FORMATS: Mapping[str, Target] = MappingProxyType(
         "torchtitan": Target("module_fqns_per_model_part, TOML", torchtitan.write, torchtitan.RULES),
         "megatron": Target("--pipeline-model-parallel-layout", megatron.write, megatron.RULES),
         "deepspeed": Target("PipelineModule, Python", deepspeed.write, deepspeed.RULES),
-        "onnxruntime": Target("layer annotations, a script", onnxruntime.write, onnxruntime.RULES),
-        "openvino": Target("affinities, a script", openvino.write, openvino.RULES),
-        "onnx-models": Target("a folder with a model a session call", onnx_models.write, folder=True),
+        "onnxruntime": Target("layer annotations, a script", onnxruntime.write, onnxruntime.RULES, of_onnx=True),
+        "openvino": Target("affinities, a script", openvino.write, openvino.RULES, of_onnx=True),
+        "onnx-models": Target("a folder with a model a session call", onnx_models.write, folder=True, of_onnx=True),
         "dnn-partitioning": Target("its split JSON", _split),
     }
 )
@@ -138,6 +138,12 @@ def export_plan(
     """
     check_format(format, PLAN_FORMATS)
     target = PLAN_FORMATS[format]
+    source = problem.graph.source
+    if target.of_onnx and (source is None or source.format != "onnx"):
+        raise InvalidInput(
+            f"{format} goes by the nodes of an ONNX file, and this plan was made of none; export the network to ONNX "
+            "and plan that"
+        )
     if target.rules is None:
         return target.write(as_it_is(problem, plan), Path(folder))
     return target.write(nearest(problem, plan, target.rules, budget=budget, seed=seed), Path(folder))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from placewright.errors import InvalidInput
 from placewright.export.nearest import Nearest
 from placewright.export.target import Exported
 
@@ -28,9 +27,6 @@ def write(found: Nearest, folder: Path) -> Exported:
     from placewright.execute.dispatch import find_model
     from placewright.execute.onnx_split import split_model
 
-    source = found.problem.graph.source
-    if source is None or source.format != "onnx":
-        raise InvalidInput("onnx-models parts the ONNX file that a plan was made of, and this plan was made of none")
     model, _ = load_model(find_model(found.problem, folder))
     split = split_model(model, found.problem, found.plan)
     files: dict[str, bytes] = {}

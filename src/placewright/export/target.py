@@ -45,9 +45,12 @@ class Target:
         ``None``: any plan can be said.
     folder : bool
         Whether several files are written.
+    of_onnx : bool
+        Whether it goes by the nodes of an ONNX file, so that the plan must be one of such a file.
     """
 
     summary: str
     write: Callable[[Nearest, Path], Exported]
     rules: Rules | None = None
     folder: bool = False
+    of_onnx: bool = False
