@@ -199,7 +199,7 @@ def _configuration_of(model: str) -> Mapping[str, Any]:
     if model.startswith("py:"):
         from placewright.capture.torch_spec import load_py
 
-        found = getattr(load_py(model.removeprefix("py:"))[0], "config", None)
+        found: Any = getattr(load_py(model.removeprefix("py:"))[0], "config", None)
         if hasattr(found, "to_dict"):
             made: Mapping[str, Any] = found.to_dict()
             return made
