@@ -49,7 +49,7 @@ from placewright.posing_language import (
     refuse_capture_flags,
     refuse_language_flags,
 )
-from placewright.posing_memory import check_memory_flags, with_memory, with_workspaces
+from placewright.posing_memory import check_memory_flags, with_memory, with_profiled_training, with_workspaces
 from placewright.problem import Problem, Times, Wish
 from placewright.solvers.entry import Entry
 from placewright.solvers.expert import Expert
@@ -77,6 +77,9 @@ AS_GIVEN = ObjectiveFlags()
 
 NO_MEMORY = MemoryFlags()
 """No flags: weights and live tensors as they were captured."""
+
+OF_PROFILES = ("--optimizer", "--micro-batches", "--schedule")
+"""Options about memory that a profile takes too."""
 
 AS_IT_STANDS = (".json", ".xls", ".txt")
 """Files that have operators and their times: nothing in them is captured, fused, folded or measured."""
@@ -171,7 +174,7 @@ def pose(
         tell,
         on_step,
     )
-    if duplicate_below_s is not None or not model.lower().endswith(AS_IT_STANDS):
+    if duplicate_below_s is not None or not _as_it_stands(model):
         problem = _duplicated(problem, duplicate_below_s, tell)
     if transfers is None:
         return problem
@@ -200,21 +203,26 @@ def as_duplicate_below(text: str | None) -> float | None:
     return None if text is None else parse_seconds(text, "--duplicate-below", "50us")
 
 
+def _as_it_stands(model: str) -> bool:
+    return model.lower().endswith(AS_IT_STANDS) and not model.startswith("hf:")
+
+
 def _refuse_unused(
     model: str, costs: Costs, fuse: str | None, fold: bool | None, speeds: bool, inference: bool, memory: MemoryFlags
 ) -> None:
     """Say what would have no effect, and refuse a wrong name before anything is read."""
     rules_named(fuse or ANY.name)
-    if not model.lower().endswith(".txt"):
+    profiled = model.lower().endswith(".txt")
+    if not profiled:
         for option, given in (("--speed", speeds), ("--inference", inference)):
             if given:
                 raise InvalidInput(f"{option} is for profiles of PipeDream (.txt), and {model!r} is none; leave it out")
-    if model.lower().endswith(AS_IT_STANDS):
+    if _as_it_stands(model):
         for option, given in (
             ("--fuse", fuse is not None),
             ("--fold", fold is not None),
             ("--costs", costs != "auto"),
-            *((option, True) for option in memory.given),
+            *((option, True) for option in memory.given if not (profiled and option in OF_PROFILES)),
         ):
             if given:
                 raise InvalidInput(
@@ -240,13 +248,13 @@ def _posed(
     on_step: Callable[[str], None] | None,
 ) -> Problem:
     profiled = model.lower().endswith(".txt")
-    if model.lower().endswith((".json", ".xls")):
+    if _as_it_stands(model) and not profiled:
         return _from_file(model, cluster_path, flags, wishes, tell)
     cluster_path = needed_cluster(model, cluster_path)
     objective = flags.applied(MaxLoad() if profiled else Makespan())
     cluster = read_cluster(cluster_path)
     if profiled:
-        return _from_profile(model, cluster, objective, wishes, speeds, inference, tell)
+        return _from_profile(model, cluster, objective, wishes, speeds, inference, memory, tell)
     tell(f"capturing {model}")
     rules = rules_named(fuse)
     graph = capture(model, fuse="none", fold=fold)
@@ -298,6 +306,7 @@ def _from_profile(
     wishes: Sequence[Wish],
     speeds: Sequence[str],
     inference: bool,
+    memory: MemoryFlags,
     tell: Callable[[str], None],
 ) -> Problem:
     speed = speeds_of(speeds, cluster)
@@ -307,7 +316,8 @@ def _from_profile(
     if slow:
         whose = "every device" if not speed else ", ".join(slow[:8]) + (", ..." if len(slow) > 8 else "")
         tell(f"no --speed is given for {whose}: taken to be as fast as the profiled device")
-    return Problem(profile.graph, cluster, profile.times_on(cluster, speed), objective, wishes)
+    graph = with_profiled_training(memory, profile.graph, cluster, objective, tell)
+    return Problem(graph, cluster, profile.times_on(cluster, speed), objective, wishes)
 
 
 def posed_plan(problem_path: Path, plan_path: Path) -> tuple[Problem, PlanFile]:
@@ -418,6 +428,10 @@ def times_for(
         The one given, with the measured cut overheads of measured devices that state none.
     """
     reachable = [is_here(d) for d in cluster.devices]
+    if model.startswith("hf:"):  # shapes alone: nothing of it can be run
+        if costs == "profile":
+            raise InvalidInput(f"--costs profile measures operators, and {model!r} has shapes alone; use analytic")
+        costs = "analytic" if costs == "auto" else costs
     if costs == "roofline":
         return roofline(graph, cluster), cluster
     if costs == "analytic" or (costs == "auto" and not all(reachable)):

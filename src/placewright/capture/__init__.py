@@ -7,6 +7,7 @@ from pathlib import Path
 
 from placewright import coarsen
 from placewright.capture import onnx_flops
+from placewright.capture.diffusers_config import capture_denoiser, denoiser_file
 from placewright.capture.torch_kinds import known_kind
 from placewright.coarsen import ANY, rules_named
 from placewright.errors import InvalidInput
@@ -23,8 +24,9 @@ def capture(model: str | Path, *, fuse: str = ANY.name, fold: bool = True) -> Op
     Parameters
     ----------
     model : str or Path
-        An ``.onnx`` file, a ``.pt2`` file of ``torch.export``, or ``py:package.module:function`` that returns
-        ``(module, example_inputs)``. Only the last form runs code that it names.
+        An ``.onnx`` file, a ``.pt2`` file of ``torch.export``, ``py:package.module:function`` that returns
+        ``(module, example_inputs)``, or ``hf:`` and the configuration of a denoiser or its pipeline. Only the ``py:``
+        form runs code that it names.
     fuse : str
         By whose rules to merge operators that a back-end never separates (:func:`placewright.coarsen.fuse`): ``auto``,
         the name of a back-end in :data:`placewright.coarsen.RULES`, or ``none``.
@@ -45,6 +47,8 @@ def capture(model: str | Path, *, fuse: str = ANY.name, fold: bool = True) -> Op
         from placewright.capture.torch_export import capture_py
 
         graph = capture_py(text.removeprefix("py:"), fold=fold)
+    elif (denoiser := denoiser_file(text)) is not None:
+        graph = capture_denoiser(denoiser, fold=fold)
     elif text.lower().endswith(".onnx"):
         from placewright.capture.onnx_model import capture_onnx
 

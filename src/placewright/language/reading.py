@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from placewright.capture.diffusers_config import denoiser_file
 from placewright.errors import InvalidInput
 from placewright.graph import Source
 from placewright.language.configuration import read_configuration
@@ -23,8 +24,11 @@ PREFIX = "hf:"
 
 
 def is_language_model(model: str) -> bool:
-    """Whether a model is named as one that is read here: ``hf:DIR``, ``hf:config.json`` or a ``.gguf`` file."""
-    return model.startswith(PREFIX) or model.lower().endswith(".gguf")
+    """Whether a model is named as one that is read here: ``hf:DIR``, ``hf:config.json`` or a ``.gguf`` file.
+
+    A denoiser of diffusion, which is captured, is named by ``hf:`` too.
+    """
+    return (model.startswith(PREFIX) and denoiser_file(model) is None) or model.lower().endswith(".gguf")
 
 
 @dataclass(frozen=True, slots=True)
