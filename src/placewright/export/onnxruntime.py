@@ -1,7 +1,7 @@
 """Layer annotations of ONNX Runtime, in a script that writes them into a model.
 
 A node's metadata ``layer_ann`` is matched by ``session.layer_assignment_settings``, ``cpu(=a); gpu:1(=b)``
-(https://onnxruntime.ai/docs/, "Layer annotations and capacity-aware partitioning"; since release 1.25). A session has
+(https://onnxruntime.ai/docs/, "Layer annotations and capacity-aware partitioning"). A session has
 one execution provider of a kind, so one GPU and the CPU, and the annotation is a preference: a node that the provider
 has no kernel for goes to the next one. For more devices there is ``onnx-models``.
 """
