@@ -24,7 +24,7 @@ class MemoryFlags:
         Sequences that have caches.
     cache_dtype : str or None
         Of the numbers in a cache; any format of weights will do.
-    workspace : bool
+    workspace : bool or None
         Count what comes and goes while an operator runs, or a sample.
     optimizer : str or None
         Count what training with it keeps.

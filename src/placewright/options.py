@@ -258,7 +258,7 @@ OptimizerName = Annotated[
     str | None,
     typer.Option(
         "--optimizer",
-        help="Torch network: count what training holds: gradients, this optimiser's state (sgd, momentum, adamw, "
+        help="Torch network or profile: count what training holds: gradients, this optimiser's state (sgd, momentum, adamw, "
         "adamw-mixed, adamw-8bit...) and what is saved for the backward pass.",
     ),
 ]

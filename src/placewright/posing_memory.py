@@ -22,7 +22,7 @@ from placewright.units import format_bytes, parse_tokens
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["check_memory_flags", "in_flight", "with_memory", "with_workspaces"]
+__all__ = ["check_memory_flags", "in_flight", "with_memory", "with_profiled_training", "with_workspaces"]
 
 SCHEDULES = ("1f1b", "gpipe")
 
@@ -154,15 +154,45 @@ def _trained(
     kept, again = kept_bytes(memory.saved, as_recompute(flags.recompute or "none"))
     count = in_flight(objective, cluster, flags.micro_batches or 1, flags.schedule or "1f1b")
     made = with_training(graph, memory.parameters, kept, optimizer_named(optimizer), in_flight=count)
+    tell(_told(optimizer, made, count))
+    return made, _set_aside(cluster, memory.working_bytes + again, "a micro-batch", tell)
+
+
+def with_profiled_training(
+    flags: MemoryFlags, graph: OperatorGraph, cluster: Cluster, objective: Objective, tell: Tell
+) -> OperatorGraph:
+    """Add to a profile of layers what training holds, if that is asked for.
+
+    A layer saves its output, as the profile has it, for each micro-batch in flight; its parameters are taken to be of 4
+    bytes.
+    """
+    if flags.optimizer is None:
+        return graph
+    if not any(v.backward for v in graph.operators):
+        raise InvalidInput(
+            "--inference leaves out the backward pass, which --optimizer counts for; leave one of them out"
+        )
+    parameters = {v.name: (v.weight_bytes // 4, v.weight_bytes) for v in graph.operators if v.weight_bytes}
+    saved: dict[str, int] = {}
+    for t in graph.tensors:
+        if not graph.operators[t.producer].backward and any(graph.operators[r].backward for r in t.readers):
+            name = graph.operators[t.producer].name
+            saved[name] = saved.get(name, 0) + t.size_bytes
+    count = in_flight(objective, cluster, flags.micro_batches or 1, flags.schedule or "1f1b")
+    made = with_training(graph, parameters, saved, optimizer_named(flags.optimizer), in_flight=count)
+    tell(_told(flags.optimizer, made, count))
+    return made
+
+
+def _told(optimizer: str, graph: OperatorGraph, count: int) -> str:
     gradients, state, saved = (
-        format_bytes(sum(getattr(v, part) for v in made.operators))
+        format_bytes(sum(getattr(v, part) for v in graph.operators))
         for part in ("gradient_bytes", "optimizer_bytes", "saved_bytes")
     )
-    tell(
+    return (
         f"training with {optimizer}: gradients {gradients}, optimiser {state}, "
         f"saved for the backward pass of {count} micro-batches in flight {saved}"
     )
-    return made, _set_aside(cluster, memory.working_bytes + again, "a micro-batch", tell)
 
 
 def in_flight(objective: Objective, cluster: Cluster, micro_batches: int, schedule: str) -> int:

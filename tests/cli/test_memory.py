@@ -111,3 +111,28 @@ def test_a_problem_file_is_as_it_stands(placewright: Call, problem_file: Path) -
     """Nothing can be added to its memory."""
     shown = placewright("plan", problem_file, "--optimizer", "sgd")
     assert shown.code == 2 and "--optimizer is for networks that are captured" in shown.line
+
+
+PROFILE = """\
+node1 -- Input0 -- forward_compute_time=1.0, backward_compute_time=0.0, activation_size=8.0, parameter_size=0.0
+node2 -- Linear -- forward_compute_time=2.0, backward_compute_time=3.0, activation_size=16.0, parameter_size=40.0
+\tnode1 -- node2
+"""
+
+
+def test_a_profile_of_layers_is_trained(placewright: Call, tmp_path: Path) -> None:
+    """A layer saves its output of 8 or 16 B for 2 micro-batches in flight; momentum keeps one number a parameter."""
+    (tmp_path / "net.txt").write_text(PROFILE)
+    (tmp_path / "c.yaml").write_text(
+        "devices: [{name: 'g[0-1]'}]\nlinks: [{class: same-host, bandwidth: 1 GB/s, latency: 0}]"
+    )
+    asked = ("convert", "net.txt", "-c", "c.yaml", "--optimizer", "momentum", "--micro-batches", 4)
+    assert placewright(*asked, "-o", "p.json").code == 0
+    operators = {v.name: v for v in pw.read_problem("p.json").graph.operators}
+    assert [operators[v].saved_bytes for v in ("node1", "node2")] == [16, 32]
+    assert (operators["node2"].gradient_bytes, operators["node2"].optimizer_bytes) == (40, 40)
+    assert not any(v.resident_bytes for v in operators.values() if v.backward)
+    shown = placewright(*asked, "--inference", "-o", "p.json")
+    assert shown.code == 2 and "--inference leaves out the backward pass, which --optimizer counts for" in shown.line
+    shown = placewright("convert", "net.txt", "-c", "c.yaml", "--weight-format", "int8", "-o", "p.json")
+    assert shown.code == 2 and "--weight-format is for networks that are captured" in shown.line
