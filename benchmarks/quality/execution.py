@@ -24,11 +24,11 @@ import numpy as np
 ROOT = Path(__file__).absolute().parents[2]
 sys.path[:0] = [str(ROOT)]
 
-from benchmarks.quality.execution_cases import SIZES_BYTES, as_measured, links_of, profiled, tight  # noqa: E402
-from benchmarks.quality.execution_hosts import Hosts  # noqa: E402
+from benchmarks.quality.execution_cases import HANDED_BYTES, SIZES_BYTES, as_measured, links_of, profiled, tight  # noqa: E402
+from benchmarks.quality.execution_hosts import Hosts, Loader  # noqa: E402
 from benchmarks.quality.execution_networks import NETWORKS  # noqa: E402
 from benchmarks.quality.execution_page import page  # noqa: E402
-from benchmarks.quality.execution_rivals import rivals  # noqa: E402
+from benchmarks.quality.execution_rivals import EQUAL, TORCH, rivals  # noqa: E402
 from benchmarks.testbed.description import Description, read_testbed  # noqa: E402
 
 import placewright as pw  # noqa: E402
@@ -47,8 +47,8 @@ OBJECTIVES: dict[str, Objective] = {
 PLACEWRIGHT, PLAIN = "placewright", "plain"
 SAMPLES, FILLING = 12, 4
 """Of one run under the throughput, and how many of them don't count, since the pipeline is filled by them."""
-CUT_S = 2.0e-4
-"""Of a whole core at one side of a cut: packing and handing a tensor over, or taking it and unpacking it."""
+MESSAGES = 15
+"""Of each size, to measure what they take of the processors."""
 SEED = 0
 
 
@@ -72,10 +72,10 @@ def main() -> None:
     options = _options()
     kept = Kept(options.keep)
     until = time.monotonic() + options.minutes * 60
-    with TemporaryDirectory(prefix="placewright-") as folder:
+    with TemporaryDirectory(prefix="placewright-") as folder, Loader() as loader:
         for testbed in options.testbeds:
             try:
-                _testbed(testbed, options, kept, Path(folder), until)
+                _testbed(testbed, options, kept, Path(folder), until, loader)
             except TimeoutError:
                 break
     text = page(kept.rows, rounds=options.rounds, budget=options.budget)
@@ -99,21 +99,28 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _testbed(name: str, options: argparse.Namespace, kept: Kept, folder: Path, until: float) -> None:
+def _testbed(name: str, options: argparse.Namespace, kept: Kept, folder: Path, until: float, loader: Loader) -> None:
     """Run all networks on one testbed."""
     description = read_testbed(ROOT / "benchmarks" / "testbed" / f"{name}.yaml")
     kept.put(f"testbed {name}", [[h.name, h.core, h.share] for h in description.hosts])
     for network in options.networks:  # profiles first, while no worker is there
         _profile(name, description, network, kept, folder)
     todo = [n for n in options.networks if any(f"runs {key}" not in kept.rows for key in _keys(name, n, options))]
-    missing = [b for b in options.bandwidths if f"links {name} {b}" not in kept.rows]
+    missing = [b for b in options.bandwidths if f"handovers {name} {b}" not in kept.rows]
     if not todo and not missing:
         return
-    with Hosts(description) as hosts:
+    for network in todo:
+        if network not in loader.loaded:
+            path = folder / f"{name}-{network}.json"
+            loader.ask(do="load", name=network, problem=str(path), model=_spec(network))
+            loader.loaded.add(network)
+    with Hosts(description, loader) as hosts:
         for bandwidth in missing:
             hosts.testbed.shape(BANDWIDTHS[bandwidth])
             hosts.confine()
             kept.put(f"links {name} {bandwidth}", hosts.ask(do="links", sizes_bytes=list(SIZES_BYTES))[0])
+            told = hosts.ask(do="handovers", sizes_bytes=list(HANDED_BYTES), count=MESSAGES)
+            kept.put(f"handovers {name} {bandwidth}", told[:2])
             hosts.confine(False)
             _tell(f"{name}: links at {bandwidth} measured")
         for network in todo:
@@ -156,7 +163,7 @@ def _network(
     base = read_problem(path)
     names = [h.name for h in description.hosts]
     hosts.testbed.shape(BANDWIDTHS["1 Gb/s"])
-    hosts.ask(do="load", problem=str(path), model=_spec(network))
+    hosts.ask(do="take", name=network, problem=str(path))
     everywhere = {f"only {name}": [[i] * len(base.graph), list(range(len(base.graph)))] for i, name in enumerate(names)}
     hosts.ask(do="plans", plans=everywhere)
     hosts.confine()
@@ -174,7 +181,8 @@ def _network(
             if f"runs {case}" in kept.rows:
                 continue
             links = links_of(description, kept.rows[f"links {testbed} {bandwidth}"])
-            problem = as_measured(base, description, links, alone, CUT_S, OBJECTIVES[objective], memory)
+            handed = kept.rows[f"handovers {testbed} {bandwidth}"]
+            problem = as_measured(base, description, links, alone, handed, OBJECTIVES[objective], memory)
             wanted[bandwidth] = _plans(case, problem, network, options, kept)
         hosts.confine(False)
         given = {f"{b} {n}": [p["device_of"], p["start_s"]] for b, ps in wanted.items() for n, p in ps.items()}
@@ -183,7 +191,9 @@ def _network(
         if worst > 1e-4:
             raise SystemExit(f"{testbed}, {network}: an output is off by {worst:.2g}")
         if objective == "throughput":
-            hosts.ask(do="streamed", plans=given, samples=SAMPLES)
+            for name in hosts.ask(do="streamed", plans=given, samples=SAMPLES)[0]:
+                bandwidth = next(b for b in wanted if name.startswith(f"{b} "))
+                del wanted[bandwidth][name.removeprefix(f"{bandwidth} ")]
         hosts.confine()
         for bandwidth, plans in wanted.items():
             hosts.testbed.shape(BANDWIDTHS[bandwidth])
@@ -212,6 +222,8 @@ def _plans(case: str, problem: pw.Problem, network: str, options: argparse.Names
         for name, places in rivals(problem, module):
             judged = evaluate(problem, places)
             plans[name] = _kept_plan(places, judged.schedule.start_s, judged.value_s)
+        if EQUAL in plans and problem.objective.name == "max-load":
+            plans[TORCH] = plans[EQUAL]
         kept.put(key, plans)
     kept.put(f"plans {case}", key)
     return dict(kept.rows[key])

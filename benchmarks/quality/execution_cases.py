@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from benchmarks.testbed.description import Description
 
 import placewright as pw
@@ -18,10 +19,15 @@ from placewright.objective import Objective
 from placewright.posing import pose
 from placewright.problem import Times
 
-__all__ = ["SIZES_BYTES", "as_measured", "links_of", "profiled", "tight"]
+__all__ = ["HANDED_BYTES", "SIZES_BYTES", "as_measured", "links_of", "profiled", "tight"]
 
 SIZES_BYTES = tuple(64 * 4**k for k in range(8))
 """64 B to 1 MiB."""
+
+HANDED_BYTES = (64, 2**16, 2**18, 2**20)
+
+CALL_S = 5e-5
+"""Of a whole core, at one side of a cut besides the message: another call of a module, packing or unpacking."""
 
 ROOM = 1.5
 """Memory of all devices of a tight testbed together, over the network's weights."""
@@ -55,7 +61,7 @@ def as_measured(
     description: Description,
     links: tuple[Link, ...],
     alone_s: Mapping[str, float],
-    cut_s: float,
+    handovers: Sequence[Sequence[float]],
     objective: Objective,
     memory: Mapping[str, int],
 ) -> pw.Problem:
@@ -70,21 +76,37 @@ def as_measured(
         As measured.
     alone_s : mapping
         Seconds of the whole network on each host alone, within its share: its operators are scaled to sum up to that.
-    cut_s : float
-        Of a whole core, at one side of a cut.
+    handovers : (sending, receiving)
+        Seconds of a whole core that a message takes at either end, by the sizes of :data:`HANDED_BYTES`.
     objective : Objective
     memory : mapping
         Of each host.
     """
-    devices = [
-        Device(h.name, kind="host", host=h.name, memory_bytes=memory[h.name], cut_overhead_s=cut_s / h.share)
-        for h in description.hosts
-    ]
+    devices = [Device(h.name, kind="host", host=h.name, memory_bytes=memory[h.name]) for h in description.hosts]
     processing = np.array(problem.times.processing_s)
     for i, h in enumerate(description.hosts):
         processing[:, i] *= alone_s[h.name] / processing[:, i].sum()
-    times = Times(processing, source="profiled")
+    sides = _sides_s(problem, handovers)
+    cut_s = np.stack([sides / h.share for h in description.hosts], axis=1)
+    times = Times(processing, source="profiled", cut_s=cut_s)
     return pw.Problem(problem.graph, Cluster(devices, links), times, objective, name=problem.name)
+
+
+def _sides_s(problem: pw.Problem, handovers: Sequence[Sequence[float]]) -> npt.NDArray[np.float64]:
+    """Seconds of a whole core at one side of a cut, by operator: half of what its largest tensors take in and out."""
+    reads, makes = np.zeros(len(problem.graph)), np.zeros(len(problem.graph))
+    for t in problem.graph.tensors:
+        makes[t.producer] = max(makes[t.producer], t.size_bytes)
+        for v in t.readers:
+            reads[v] = max(reads[v], t.size_bytes)
+    sending, receiving = (np.asarray(row) for row in handovers)
+    # Beyond the largest size that was measured it grows as before.
+    slopes = [(row[-1] - row[-2]) / (HANDED_BYTES[-1] - HANDED_BYTES[-2]) for row in (sending, receiving)]
+    out, into = (
+        np.interp(sizes, HANDED_BYTES, row) + slope * np.maximum(0, sizes - HANDED_BYTES[-1])
+        for sizes, row, slope in ((makes, sending, slopes[0]), (reads, receiving, slopes[1]))
+    )
+    return np.asarray((out + into) / 2 + CALL_S)
 
 
 def tight(problem: pw.Problem, description: Description) -> dict[str, int]:

@@ -9,14 +9,14 @@ from functools import cached_property
 from math import exp, log
 from typing import Any
 
-from benchmarks.quality.execution_rivals import ACCELERATE, ALONE, EQUAL, MEMORY
+from benchmarks.quality.execution_rivals import ACCELERATE, ALONE, EQUAL, MEMORY, TORCH
 
 from placewright.host import cpu_name
 
 __all__ = ["Case", "cases_of", "compact", "page"]
 
 OURS = "placewright"
-RIVALS = (ALONE, ACCELERATE, EQUAL, MEMORY)
+RIVALS = (ALONE, ACCELERATE, EQUAL, MEMORY, TORCH)
 
 TITLES = {
     "makespan": "One sample",
@@ -34,13 +34,15 @@ network alone: in the proportions of the testbed's file, together one and a half
 for its tensors on each.
 
 Placewright plans from processing times that `--costs profile` measures on one core, scaled by how long the whole
-network takes on each host alone, and from links measured between the hosts. Nothing is fitted to runs of plans on
-several hosts. *Fastest alone*: the best host by itself. *accelerate*: `infer_auto_device_map` with the hosts' memory,
-fastest host first. *Equal layers*: operators with weights in equal runs. *By memory*: weights in proportion to
-memory. All placements run by the same executor, in turn, in {rounds} rounds; medians are given, with quartiles for
-ours. *Error* is predicted over measured, less 1. A dash: it does not fit. {machine}, torch {torch}, one thread a
-host, budget {budget:g} s a plan, seed 0. The machine's two cores were in use by other work too; hosts go before it in
-their shares of the cores.
+network takes on each host alone; from links measured between the hosts; and from what a message takes of the
+processors at either end, which counts where an operator reads or is read across a link (makespan alone). Nothing is
+fitted to runs of plans on several hosts. *Fastest alone*: the best host by itself. *accelerate*:
+`infer_auto_device_map` with the hosts' memory, fastest host first. *Equal layers*: operators with weights in equal
+runs. *Torch pipelining*: equal layers, run by `torch.distributed.pipelining`, where they are a plain chain. *By
+memory*: weights in proportion to memory. All placements run by the same executor, in turn, in {rounds} rounds;
+medians are given, with quartiles for ours. *Error* is predicted over measured, less 1. A dash: it does not fit, or is
+no chain. {machine}, torch {torch}, one thread a host, budget {budget:g} s a plan, seed 0. The machine's two cores
+were in use by other work too; hosts go before it in their shares of the cores.
 
 Placewright is *fastest* where its median is the least, and *within noise* where the intervals between the quartiles
 of its runs and of the fastest rival's overlap.

@@ -13,9 +13,12 @@ import numpy.typing as npt
 import placewright as pw
 from placewright.evaluate import evaluate
 
-__all__ = ["ACCELERATE", "ALONE", "EQUAL", "MEMORY", "rivals"]
+__all__ = ["ACCELERATE", "ALONE", "EQUAL", "MEMORY", "TORCH", "rivals"]
 
 ALONE, ACCELERATE, EQUAL, MEMORY = "fastest alone", "accelerate", "equal layers", "by memory"
+
+TORCH = "torch pipelining"
+"""The equal layers, run by ``torch.distributed.pipelining`` where they are a plain chain."""
 
 Places = npt.NDArray[np.int64]
 

@@ -98,6 +98,10 @@ class Testbed:
         """Of a host, in the testbed."""
         return f"10.77.0.{1 + self.description.hosts.index(host)}"
 
+    def namespace(self, host: Host) -> Path:
+        """File by which a process enters a host's network."""
+        return Path("/run/netns", self._namespace(host))
+
     def shape(self, bandwidth_bytes_per_s: float) -> None:
         """Give all links another bandwidth."""
         bits = round(bandwidth_bytes_per_s * 8)
@@ -130,7 +134,7 @@ class Testbed:
             As of :class:`subprocess.Popen`.
         """
         joins = [self.groups[host.name].entering()] if confined else []
-        enter = f"exec nsenter --net=/run/netns/{self._namespace(host)} unshare --uts"
+        enter = f"exec nsenter --net={self.namespace(host)} unshare --uts"
         script = "; ".join([*joins, f'{enter} sh -c \'hostname {host.name}; exec "$@"\' host "$@"'])
         known = {"GLOO_SOCKET_IFNAME": INTERFACE, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
         return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
