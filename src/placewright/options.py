@@ -258,8 +258,8 @@ OptimizerName = Annotated[
     str | None,
     typer.Option(
         "--optimizer",
-        help="Torch network or profile: count what training holds: gradients, this optimiser's state (sgd, momentum, adamw, "
-        "adamw-mixed, adamw-8bit...) and what is saved for the backward pass.",
+        help="Torch network or profile: count what training holds: gradients, this optimiser's state (sgd, momentum, "
+        "adamw, adamw-mixed, adamw-8bit...) and what is saved for the backward pass.",
     ),
 ]
 MicroBatches = Annotated[
