@@ -9,6 +9,13 @@ from placewright.errors import InvalidInput
 
 __all__ = ["LayerCache", "layer_caches"]
 
+_OTHER_NAMES = {
+    "num_hidden_layers": ("n_layer", "n_layers"),
+    "num_attention_heads": ("n_head", "n_heads"),
+    "hidden_size": ("n_embd", "d_model"),
+}
+"""Of older families: GPT-2, BLOOM, GPT-J, MPT."""
+
 
 class LayerCache(NamedTuple):
     """What one layer keeps of each token.
@@ -41,7 +48,8 @@ class LayerCache(NamedTuple):
 def layer_caches(config: Mapping[str, Any]) -> tuple[LayerCache, ...]:
     """Read the layers of a decoder from its Hugging Face configuration.
 
-    MLA where there is a ``kv_lora_rank``; a window for the layers that ``layer_types`` calls ``sliding_attention``, or
+    MLA where there is a ``kv_lora_rank``; one head of keys and values with ``multi_query`` (but not in Falcon's newer
+    architecture, whose keys and values transformers keeps for every head); a window for the layers that ``layer_types`` calls ``sliding_attention``, or
     for all where there is no such list and ``use_sliding_window`` is not false.
 
     Raises
@@ -51,8 +59,8 @@ def layer_caches(config: Mapping[str, Any]) -> tuple[LayerCache, ...]:
     """
 
     def number(name: str, default: Any = None) -> int:
-        value = config.get(name)
-        value = default if value is None else value
+        spelt = (name, *_OTHER_NAMES.get(name, ()))
+        value = next((config[n] for n in spelt if config.get(n) is not None), default)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
             raise InvalidInput(
                 f"{name} {value!r} is not a whole number from 1 to 2^31; correct it", what="configuration"
@@ -66,7 +74,8 @@ def layer_caches(config: Mapping[str, Any]) -> tuple[LayerCache, ...]:
         return (LayerCache(number("kv_lora_rank") + number("qk_rope_head_dim")),) * layers
     heads = number("num_attention_heads")
     width = number("head_dim", number("hidden_size") // heads if config.get("head_dim") is None else None)
-    numbers = 2 * number("num_key_value_heads", heads) * width
+    alone = config.get("multi_query") is True and not config.get("new_decoder_architecture")
+    numbers = 2 * (1 if alone else number("num_key_value_heads", heads)) * width
     slides = config.get("sliding_window") is not None and config.get("use_sliding_window") is not False
     types = config.get("layer_types") or ["sliding_attention" if slides else "full_attention"] * layers
     unknown = [t for t in types if t not in ("sliding_attention", "full_attention")]

@@ -28,7 +28,7 @@ from placewright.units import format_seconds
 
 __all__ = ["profile"]
 
-METHOD = 8
+METHOD = 9
 """Counts up when the way of measuring changes: what older versions measured is not used."""
 
 OPERATOR_TIMEOUT_S = 60.0

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["EVICTED_BYTES", "Sample", "measure"]
+__all__ = ["Sample", "measure"]
 
 WARM_UP = 2
 LEAST_RUNS = 5
@@ -17,11 +17,6 @@ TOLERANCE = 0.01
 MOST_S = 20.0
 WALL_SHARE = 1.0
 """Of the time that is waited: ``enough_s`` x this for the calls and what is done before them."""
-
-EVICTED_BYTES = 2 << 20
-"""Read before each timed run of an operator, so that it finds the core's private caches as its network leaves them. The
-last-level cache is left alone: driving it out as well made sums of operators 10 to 30 % larger than whole networks,
-while with this their ratio came nearest to 1 (SqueezeNet, Inception v1, a BERT of 4 layers)."""
 
 
 @dataclass(frozen=True, slots=True)
