@@ -12,7 +12,7 @@ from placewright.units import parse_tokens
 
 if TYPE_CHECKING:
     from placewright.language import Asked, LanguageModel
-    from placewright.language.asked import Grain
+    from placewright.language.asked import Grain, Tied
 
 __all__ = ["LanguageFlags"]
 
@@ -30,7 +30,7 @@ class LanguageFlags:
         Tokens, such as ``2k``.
     dtype : str or None
         ``bf16``, ``fp16``, ``fp32``, ``fp8`` or ``int8``.
-    grain : str or None
+    grain, tied : str or None
     in_flight : int or None
 
     Examples
@@ -45,6 +45,7 @@ class LanguageFlags:
     dtype: str | None = None
     grain: str | None = None
     in_flight: int | None = None
+    tied: str | None = None
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -62,7 +63,7 @@ class LanguageFlags:
             Context, batch, and the formats of weights and caches.
         devices : int
             Of the cluster: under max-load and throughput so many batches are in flight where nothing else is said, as
-            no pipeline keeps more stages busy.
+            no pipeline keeps more stages busy; and tied weights are apart, as the first stage is not the last one.
         objective : Objective
 
         Raises
@@ -101,6 +102,7 @@ class LanguageFlags:
                 None if memory.cache_dtype is None else weight_format(memory.cache_dtype).bits,
             ),
             cast("Grain", self.grain or "module"),
+            cast("Tied", self.tied or ("apart" if steady else "together")),
         )
 
 

@@ -235,6 +235,14 @@ GrainName = Annotated[
     str | None,
     typer.Option("--grain", help="Language model: what is placed as one: layer, module (the default) or operator."),
 ]
+TiedName = Annotated[
+    str | None,
+    typer.Option(
+        "--tied",
+        help="Language model: embedding and head that share weights: together on a device, or apart, with a copy each; "
+        "by default apart under max-load and throughput.",
+    ),
+]
 InFlight = Annotated[
     int | None,
     typer.Option(
@@ -366,6 +374,7 @@ def _posing(
     cache_dtype: CacheDtypeName = None,
     grain: GrainName = None,
     in_flight: InFlight = None,
+    tied: TiedName = None,
     config: ConfigPath = None,
     workspace: Workspace = None,
     optimizer: OptimizerName = None,
@@ -411,7 +420,7 @@ def _posing(
             schedule,
             recompute,
         ),
-        LanguageFlags(prompt, generate, dtype, grain, in_flight),
+        LanguageFlags(prompt, generate, dtype, grain, in_flight, tied),
         together or [],
     )
 

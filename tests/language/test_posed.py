@@ -161,6 +161,15 @@ def test_the_longest_context_is_the_last_one_that_fits():
         assert evaluate(again.problem, device_of).feasible is fits
 
 
+def test_tied_weights_are_together_or_copied():
+    """Together they are held once on one device; apart each end has its copy, and a pipeline may part them."""
+    config = {**TINY, "tie_word_embeddings": True}
+    together, apart = (posed(config, Asked(context=100, tied=t)).problem for t in ("together", "apart"))
+    assert together.graph.colocation == ((0, len(together.graph) - 1),) and not apart.graph.colocation
+    assert apart.resident_bytes.sum() - together.resident_bytes.sum() == 2 * 4000 * 512
+    assert apart.times.processing_s.tolist() == together.times.processing_s.tolist()
+
+
 def test_batches_in_flight_have_their_own_caches():
     """A pipeline of three batches holds three times the cache of one."""
     one, three = (posed(asked=Asked(2, context=100, in_flight=k)).problem.resident_bytes.sum() for k in (1, 3))
@@ -172,6 +181,7 @@ def test_batches_in_flight_have_their_own_caches():
     ("given", "said"),
     [
         ({"batch": 0}, "batch 0 is below 1"),
+        ({"tied": "loosely"}, "tied 'loosely' is unknown; use one of together, apart"),
         ({"grain": "head"}, "grain 'head' is unknown; use one of layer, module, operator"),
         ({"generate": 5}, "generate 5 has no prompt"),
         ({"prompt": 100, "generate": 5, "context": 104}, "don't fit the context of 104"),

@@ -11,9 +11,10 @@ from placewright.language.model import LanguageModel
 from placewright.language.part import Stream
 from placewright.language.step import BITS, Formats, Step
 
-__all__ = ["Asked", "Grain", "Phase", "phases_of"]
+__all__ = ["Asked", "Grain", "Phase", "Tied", "phases_of"]
 
 Grain: TypeAlias = Literal["layer", "module", "operator"]
+Tied: TypeAlias = Literal["together", "apart"]
 
 USUAL_CONTEXT = 4096
 """Tokens, where nothing says how many and the model reaches so far."""
@@ -36,6 +37,8 @@ class Asked:
     formats : Formats
     grain : {"layer", "module", "operator"}
         What is placed as one.
+    tied : {"together", "apart"}
+        Whether embedding and head that share weights share a device, or hold a copy each.
     """
 
     batch: int = 1
@@ -45,6 +48,7 @@ class Asked:
     in_flight: int = 1
     formats: Formats = field(default_factory=Formats)
     grain: Grain = "module"
+    tied: Tied = "together"
 
     def __post_init__(self) -> None:
         violations = [
@@ -54,6 +58,8 @@ class Asked:
         ]
         if self.grain not in get_args(Grain):
             violations.append(f"grain {self.grain!r} is unknown; use one of {', '.join(get_args(Grain))}")
+        if self.tied not in get_args(Tied):
+            violations.append(f"tied {self.tied!r} is unknown; use one of {', '.join(get_args(Tied))}")
         if self.formats.dtype not in BITS:
             violations.append(f"dtype {self.formats.dtype!r} is unknown; use one of {', '.join(BITS)}")
         if self.generate is not None and self.prompt is None:

@@ -92,7 +92,8 @@ def pose_model(
         )
     phases = phases_of(model, asked)
     held = Step(asked.batch * asked.in_flight, {}, asked.room(model), asked.source(model))
-    graphs = [step_graph(model, phase.step, asked.formats, held=held) for phase in phases]
+    apart = asked.tied == "apart"
+    graphs = [step_graph(model, phase.step, asked.formats, held=held, apart=apart) for phase in phases]
     fine = [
         Problem(graph, cluster, _active(model, phase, times_of(graph, cluster)))
         for phase, graph in zip(phases, graphs, strict=True)

@@ -138,7 +138,9 @@ def cache_bytes(part: Part, held: Step, formats: Formats) -> int:
     return 0 if part.cache is None else part.cache.size_bytes(held.batch, held.kept(part), bits)
 
 
-def step_graph(model: LanguageModel, step: Step, formats: Formats, *, held: Step | None = None) -> OperatorGraph:
+def step_graph(
+    model: LanguageModel, step: Step, formats: Formats, *, held: Step | None = None, apart: bool = False
+) -> OperatorGraph:
     """Make the operator graph of one step; parts that don't run are operators without work.
 
     Parameters
@@ -148,6 +150,8 @@ def step_graph(model: LanguageModel, step: Step, formats: Formats, *, held: Step
     formats : Formats
     held : Step or None
         The sequences and tokens that the cache has room for; ``None``: those of the step.
+    apart : bool
+        Whether parts that share weights hold a copy each, and may be placed apart.
 
     Returns
     -------
@@ -162,8 +166,8 @@ def step_graph(model: LanguageModel, step: Step, formats: Formats, *, held: Step
     room = held or step
     for v, part in enumerate(model.parts):
         runs = step.runs(part)
-        own = weights[part.name]
-        read = weights[part.tied] if part.tied else own
+        read = weights[part.tied or part.name]
+        own = read if apart else weights[part.name]
         if part.kind == "embedding":
             read = min(read, formats.size_bytes(part, step.rows(part.stream) * part.width))
         traffic, cache = read, 0
@@ -200,7 +204,7 @@ def step_graph(model: LanguageModel, step: Step, formats: Formats, *, held: Step
         for v, part in enumerate(model.parts)
         if readers[v] or v == len(model.parts) - 1
     ]
-    classes = [(index[p.tied], v) for v, p in enumerate(model.parts) if p.tied]
+    classes = [(index[p.tied], v) for v, p in enumerate(model.parts) if p.tied and not apart]
     return OperatorGraph(operators, tensors, classes, model.name)
 
 

@@ -1,0 +1,301 @@
+"""Eight models on six clusters that people describe: our plans against the splits of the tools that they use.
+
+Every placement is judged on the same problem by the same judge: accelerate's own ``infer_auto_device_map`` with
+``max_memory`` as it is (``auto``) and by ``get_balanced_memory`` (``balanced``); llama.cpp's split of whole layers in
+proportion to the memory of the GPUs, with as many layers on them as fit (``llama.cpp``); layers in proportion to the
+memory of all GPUs, or of all CPUs where there are none, as exo has them (``by memory``); and the best single device.
+Room for the KV cache is taken off the memory that each of them is told, in proportion to the weights.
+
+Run ``python -m benchmarks.quality.language_models [--budget 10] [--models A,B] [--clusters C,D] [-o FILE.json]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any, get_args
+
+import numpy as np
+
+from placewright.capture import capture
+from placewright.cluster import Cluster
+from placewright.costs import analytic
+from placewright.costs.weight_formats import weight_format
+from placewright.evaluate import evaluate
+from placewright.graph import OperatorGraph
+from placewright.io import read_cluster
+from placewright.language import Asked, Formats, LanguageModel, pose_model, read_language_model
+from placewright.language.asked import Tied
+from placewright.objective import Makespan, MaxLoad, Objective
+from placewright.problem import Problem
+from placewright.solve import solve
+
+CLUSTERS = ("3090-3060", "4090-3090-64gb", "24-12-8-gb", "two-v100-and-a100", "four-mini-pcs", "mac-and-pc")
+MODELS = {
+    "llama-3.1-8b": None,
+    "llama-3.1-70b": "q4_k_m",
+    "mixtral-8x7b": "q4_k_m",
+    "qwen3-30b-a3b": "q8_0",
+    "deepseek-v2-lite": None,
+    "gemma-3-27b": "q8_0",
+    "whisper-large-v3": None,
+    "sdxl-unet": None,
+}
+"""With the format of their weights; ``None``: as published, in 16 bits."""
+
+CONTEXT = 8192
+WAYS = ("auto", "balanced", "llama.cpp", "by memory", "one device")
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem, and the model that it is of; ``None`` for a captured network."""
+
+    problem: Problem
+    model: LanguageModel | None
+
+    @property
+    def cluster(self) -> Cluster:
+        """Of the problem."""
+        return self.problem.cluster
+
+    def layer_of(self) -> list[int]:
+        """Which layer each operator belongs to: of decoder and encoder, in order; -1 before them, -2 the head."""
+        layers: dict[str, int] = {}
+        assert self.model is not None
+        layer = {p.name: p.layer for p in self.model.parts}
+        found = []
+        for v in self.problem.graph.operators:
+            name = layer[v.part_names[0]]
+            numbered = any(part.isdigit() for part in name.split("."))
+            is_head = name in ("lm_head", "proj_out")
+            found.append(layers.setdefault(name, len(layers)) if numbered else -2 if is_head else -1)
+        return found
+
+    def room_for_weights(self) -> list[float]:
+        """Bytes that each device has for weights when the cache of its layers is beside them."""
+        weights = sum(v.weight_bytes for v in self.problem.graph.operators)
+        cache = sum(v.kv_cache_bytes for v in self.problem.graph.operators)
+        return [d.capacity_bytes * weights / (weights + cache) for d in self.cluster.devices]
+
+    def by_layers(self, devices: Sequence[int], shares: Sequence[float], first: int) -> list[int]:
+        """Layers in order over devices by their shares; what is before them on ``first``, the head on the last."""
+        layer = self.layer_of()
+        count = max(layer) + 1
+        ends = np.cumsum(shares) / sum(shares)
+        on = [devices[int(np.searchsorted(ends, (k + 0.5) / count))] for k in range(count)]
+        return [first if k == -1 else on[-1] if k == -2 else on[k] for k in layer]
+
+
+def by_memory(case: Case) -> list[int] | None:
+    """Put layers on accelerators in proportion to their memory, the largest first; on CPUs where there are none."""
+    if case.model is None:
+        return None
+    room = case.room_for_weights()
+    gpus = [i for i, d in enumerate(case.cluster.devices) if d.kind != "cpu"]
+    order = sorted(gpus or range(len(room)), key=lambda i: -room[i])
+    return case.by_layers(order, [room[i] for i in order], order[0])
+
+
+def llama_cpp(case: Case) -> list[int] | None:
+    """Put the last layers on GPUs by their memory, as many as fit; the others and the embedding on the CPU."""
+    if case.model is None:
+        return None
+    kinds = [d.kind for d in case.cluster.devices]
+    gpus, cpus = [i for i, k in enumerate(kinds) if k != "cpu"], [i for i, k in enumerate(kinds) if k == "cpu"]
+    if not gpus:
+        return by_memory(case)
+    room, layer = case.room_for_weights(), case.layer_of()
+    count = max(layer) + 1
+    cpu = cpus[0] if cpus else gpus[0]
+    for offloaded in range(count, -1, -1):
+        ends = np.cumsum([room[i] for i in gpus]) / sum(room[i] for i in gpus)
+        on = [cpu] * (count - offloaded)
+        on += [gpus[int(np.searchsorted(ends, (k + 0.5) / offloaded))] for k in range(offloaded)]
+        device_of = [cpu if k == -1 else (on[-1] if offloaded == count else cpu) if k == -2 else on[k] for k in layer]
+        if evaluate(case.problem, together(case, device_of)).feasible:
+            return device_of
+    return None
+
+
+def module_of(name: str) -> Any:
+    """Build the module of a configuration."""
+    import transformers
+
+    given = json.loads((EXAMPLES / "configs" / f"{name}.json").read_text())
+    if "_class_name" in given:
+        from diffusers import UNet2DConditionModel
+
+        return UNet2DConditionModel.from_config(given)
+    config = transformers.AutoConfig.for_model(**given)
+    whisper = given["model_type"] == "whisper"
+    auto = transformers.AutoModelForSpeechSeq2Seq if whisper else transformers.AutoModelForCausalLM
+    module = auto.from_config(config)
+    module.tie_weights()
+    return module
+
+
+def one_device(case: Case) -> list[int] | None:
+    """Put all on the device that is best alone."""
+    n, D = len(case.problem.graph), len(case.cluster)
+    judged = {i: evaluate(case.problem, [i] * n) for i in range(D)}
+    fits = [i for i in range(D) if judged[i].feasible]
+    return [min(fits, key=lambda i: judged[i].value_s)] * n if fits else None
+
+
+def accelerate(case: Case, balanced: bool) -> list[int] | None:
+    """Ask accelerate for its map of transformers' own module on meta; GPUs are numbered, the CPU is ``cpu``."""
+    import torch
+    from accelerate import infer_auto_device_map, init_empty_weights
+    from accelerate.utils import get_balanced_memory
+
+    if len({d.host for d in case.cluster.devices}) > 1:
+        return None
+    with init_empty_weights():
+        module = module_of(case.problem.name.partition(",")[0])
+    weights = sum(v.weight_bytes for v in case.problem.graph.operators)
+    scale = 2 * sum(p.numel() for p in module.parameters()) / weights  # it counts 16 bits a weight
+    kinds = [d.kind for d in case.cluster.devices]
+    numbers = {i: k for k, i in enumerate(i for i, kind in enumerate(kinds) if kind != "cpu")}
+    room = case.room_for_weights()
+    memory: dict[Any, int] = {numbers.get(i, "cpu"): int(r * scale) for i, r in enumerate(room)}
+    names = module._no_split_modules
+    if balanced:
+        memory = get_balanced_memory(module, memory, no_split_module_classes=names, dtype=torch.float16)
+    mapped = infer_auto_device_map(module, memory, no_split_module_classes=names, dtype=torch.float16)
+    back = {numbers.get(i, "cpu"): i for i in range(len(kinds))}
+    if any(where not in back for where in mapped.values()):
+        return None  # disk
+    device_of = []
+    for v in case.problem.graph.operators:
+        at = v.part_names[0]
+        while at and at not in mapped:
+            at = at.rpartition(".")[0]
+        device_of.append(back[mapped[at]])
+    return device_of
+
+
+def together(case: Case, device_of: list[int]) -> list[int]:
+    """Tied weights where the first of them is."""
+    placed = list(device_of)
+    for members in case.problem.graph.colocation:
+        for v in members:
+            placed[v] = placed[members[0]]
+    return placed
+
+
+SPLITS: dict[str, Callable[[Case], list[int] | None]] = {
+    "auto": lambda case: accelerate(case, False),
+    "balanced": lambda case: accelerate(case, True),
+    "llama.cpp": llama_cpp,
+    "by memory": by_memory,
+    "one device": one_device,
+}
+
+
+def case_of(name: str, cluster: Cluster, objective: Objective, tied: Tied = "apart") -> Case:
+    """Pose a model as people run it: one sequence, and under max-load one a device."""
+    if name == "sdxl-unet":
+        graph = captured(name)
+        return Case(Problem(graph, cluster, analytic(graph, cluster), objective), None)
+    model = read_language_model(f"hf:{EXAMPLES / 'configs' / name}.json").model
+    bits = MODELS[name]
+    formats = Formats(model.dtype or "bf16", None if bits is None else weight_format(bits))
+    context = min(CONTEXT, model.longest or CONTEXT)
+    in_flight = 1 if isinstance(objective, Makespan) else len(cluster)
+    asked = Asked(context=context, formats=formats, in_flight=in_flight, tied=tied)
+    return Case(pose_model(model, cluster, asked, objective, analytic).problem, model)
+
+
+@cache
+def captured(name: str) -> OperatorGraph:
+    """Capture a denoiser once."""
+    graph = capture(f"hf:{EXAMPLES / 'configs' / name}.json")
+    return OperatorGraph(graph.operators, graph.tensors, graph.colocation, name)
+
+
+def row_of(name: str, where: str, objective: Objective, budget_s: float) -> dict[str, Any]:
+    """Our plan, its bound, and the tools' placements on one problem.
+
+    Tied weights are copied where embedding and head are apart, as llama.cpp does; accelerate keeps them together, which
+    we may do as well.
+    """
+    cluster = read_cluster(EXAMPLES / f"{where}.yaml")
+    cases = {tied: case_of(name, cluster, objective, tied) for tied in get_args(Tied)}
+    if not cases["together"].problem.graph.colocation:
+        del cases["together"]
+    results = [solve(case.problem, budget=budget_s / len(cases)) for case in cases.values()]
+    result = min(results, key=lambda r: r.value_s)
+    row: dict[str, Any] = {"model": name, "cluster": where, "objective": objective.name}
+    row["value_s"] = result.value_s if result.plan is not None else None
+    bound = min(r.lower_bound_s for r in results)
+    row["gap"] = 1 - bound / result.value_s if result.plan is not None else None
+    row["runtime_s"] = sum(r.runtime_s for r in results)
+    for way, split in SPLITS.items():
+        case = cases.get("together" if way in ("auto", "balanced") else "apart", cases["apart"])
+        device_of = split(case)
+        judged = None if device_of is None else evaluate(case.problem, together(case, device_of))
+        row[way] = judged.value_s if judged is not None and judged.feasible and np.isfinite(judged.value_s) else None
+    return row
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Markdown: milliseconds, with how much longer than ours each other one takes."""
+    lines = ["| model | cluster | ours | gap | " + " | ".join(WAYS) + " |", "|---" * (4 + len(WAYS)) + "|"]
+    for row in rows:
+        value = row["value_s"]
+        if value is None:
+            lines.append(f"| {row['model']} | {row['cluster']} | does not fit |" + " |" * (1 + len(WAYS)))
+            continue
+        others = ["-" if row[w] is None else f"{1e3 * row[w]:.3g} ({100 * (row[w] / value - 1):+.0f} %)" for w in WAYS]
+        lines.append(
+            f"| {row['model']} | {row['cluster']} | {1e3 * value:.3g} ms | {100 * row['gap']:.1f} % | "
+            + " | ".join(others)
+            + " |"
+        )
+    return "\n".join(lines)
+
+
+def gains(rows: Sequence[dict[str, Any]]) -> str:
+    """How much less ours take than each other, and than the best of the others on each problem."""
+    said = []
+    for way in (*WAYS, "best of them"):
+        found = []
+        for row in rows:
+            known = [row[w] for w in WAYS if row[w] is not None] if way == "best of them" else [row[way]]
+            if row["value_s"] is not None and known and known[0] is not None:
+                found.append(1 - row["value_s"] / min(known))
+        if found:
+            said.append(f"{way}: median {100 * median(found):.1f} %, least {100 * min(found):.2f} %, of {len(found)}")
+    return "; ".join(said)
+
+
+def main() -> None:
+    """Print the tables; ``-o`` writes the rows too."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--budget", type=float, default=10.0)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--clusters", default=",".join(CLUSTERS))
+    parser.add_argument("-o", "--output", type=Path)
+    given = parser.parse_args()
+    every = []
+    for objective in (Makespan(per="token"), MaxLoad()):
+        rows = [
+            row_of(name, where, objective, given.budget)
+            for name in given.models.split(",")
+            for where in given.clusters.split(",")
+        ]
+        every += rows
+        print(f"## {objective.name}\n\n{table(rows)}\n\nLess time than {gains(rows)}.\n", flush=True)
+    if given.output is not None:
+        given.output.write_text(json.dumps(every, indent=1))
+
+
+if __name__ == "__main__":
+    main()
