@@ -104,7 +104,7 @@ def test_outputs_of_every_sample_equal_the_unsplit_networks(name: str, networks:
 
 
 def test_replicas_take_samples_in_turn(networks: Callable[[str], Threaded]) -> None:
-    """Of a stage on devices 1 and 2 each takes every other sample, and the stage on device 0 takes all."""
+    """Of a stage on devices 1 and 2 each takes every other sample; trained, both have the gradients of all five."""
     given = networks("returns")
     rng = np.random.default_rng(0)
     problem = problem_of(given.graph, 3, rng)
@@ -113,6 +113,13 @@ def test_replicas_take_samples_in_turn(networks: Callable[[str], Threaded]) -> N
     passed, _, _, pipeline = run_threads(given, problem, plan, SAMPLES)
     assert [sorted(p.ended_s) for p in passed] == [[0, 1, 2, 3, 4], [0, 2, 4], [1, 3]]
     assert [r.share for r in pipeline.routes] == [0.5, 0.5]
+    loss = own_loss(given.program, SQUARES)
+    reference, _ = trained_unsplit(given, loss)
+    expected = {t: p.grad for t, p in reference.named_parameters()}
+    _, (first, *replicas), _, _ = run_threads(given, problem, plan, SAMPLES, "1f1b", loss=loss)
+    for held in replicas:
+        found = {t: p.grad for t, p in {**first.parameters, **held.parameters}.items()}
+        assert set(found) == set(expected) and gradient_error(found, expected) <= 1e-5
 
 
 def trained_unsplit(given: Threaded, loss: Any) -> tuple[Any, list[float]]:

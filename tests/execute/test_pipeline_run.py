@@ -35,6 +35,7 @@ from placewright.plan import Copy, Plan, Schedule  # noqa: E402
 from placewright.problem import Problem  # noqa: E402
 from placewright.report import many_samples_report  # noqa: E402
 from placewright.result import Result  # noqa: E402
+from tests.cli.commands import call  # noqa: E402
 
 from .pipeline_script import CASES  # noqa: E402
 from .test_rank_run import torchrun  # noqa: E402
@@ -116,6 +117,22 @@ def test_options_of_many_samples_need_their_number() -> None:
     assert check_many(4, optimiser="adam").schedule == "1f1b"
     words = check_many(4, optimiser="adam", schedule="gpipe", loss="py:a:b").arguments()
     assert words[:2] == ["--micro-batches", "4"] and words[words.index("--schedule") + 1] == "gpipe"
+
+
+def test_the_command_says_what_goes_together(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Many samples need a process for each device, and draw no report of one; nothing is read before that is said."""
+    plan = tmp_path / "plan.json"
+    for arguments, said in (
+        (["--micro-batches", 4], "--micro-batches needs --processes"),
+        (
+            ["--micro-batches", 4, "--processes", "--trace", "t.json"],
+            "--micro-batches has neither --report nor --trace",
+        ),
+        (["--micro-batches", 4, "--processes", "--replan"], "--replan is for runs of one sample"),
+        (["--processes", "--train", "sgd"], "--train is for many samples; add --micro-batches N"),
+    ):
+        outcome = call(capfd, "run", plan, *arguments)
+        assert outcome.code == 2 and outcome.line.startswith(said)
 
 
 def test_too_many_ways_through_replicas_are_refused() -> None:
