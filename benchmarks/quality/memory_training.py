@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import cost_networks
@@ -14,6 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._pytree import tree_leaves
 
 from placewright.capture.torch_export import export_module
+from placewright.capture.torch_program import take_apart
 from placewright.costs.optimizers import optimizer_named
 from placewright.costs.recomputation import kept_bytes
 from placewright.costs.torch_training import training_memory
@@ -162,14 +164,31 @@ def parts_of(network: Callable[[], Trained]) -> Iterator[Part]:
         del kept
 
 
+def shortfall(network: Callable[[], Trained]) -> float:
+    """Part of all that is saved that the second of two stages is short of, at the worst cut of the program's order.
+
+    Tensors that operators on both sides save are counted in the first stage alone.
+    """
+    module, inputs = network()
+    program = export_module(module, tuple(t.to("meta") for t in inputs))
+    position = {v.name: k for k, v in enumerate(take_apart(program).operators)}
+    saved = training_memory(program).saved
+    short = [0] * (len(position) + 1)
+    for tensor in saved:
+        ends = [position[v] for v in tensor.operators]
+        short[min(ends) + 1] += tensor.size_bytes
+        short[max(ends) + 1] -= tensor.size_bytes
+    return max(accumulate(short)) / sum(t.size_bytes for t in saved)
+
+
 def table() -> Iterator[str]:
     """Make a row for each network."""
     parts = ("gradients", "AdamW", "saved", "peak", "peak of two", "saved, recomputed")
-    yield "| network | " + " | ".join(f"{part} | error" for part in parts) + " |"
-    yield "|---" * (1 + 2 * len(parts)) + "|"
+    yield "| network | " + " | ".join(f"{part} | error" for part in parts) + " | short |"
+    yield "|---" * (2 + 2 * len(parts)) + "|"
     for network in NETWORKS:
         cells = [
             f"{p.predicted / 2**20:.2f} | {100 * (p.predicted / p.allocated - 1):+.1f} %" for p in parts_of(network)
         ]
         cells += ["- | -"] * (len(parts) - len(cells))
-        yield f"| {network.__name__} | " + " | ".join(cells) + " |"
+        yield f"| {network.__name__} | " + " | ".join(cells) + f" | {100 * shortfall(network):.1f} % |"

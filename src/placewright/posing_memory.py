@@ -105,7 +105,7 @@ def with_memory(
         tell(f"weights as {flags.weight_format}: {after} in place of {before}")
         graph = made
     if flags.context is not None:
-        config = read_configuration(flags.config) if flags.config is not None else _configuration_of(model)
+        config = _text_of(read_configuration(flags.config) if flags.config is not None else _configuration_of(model))
         context, batch = parse_tokens(flags.context, "--context"), flags.batch or 1
         bits = weight_format(flags.cache_dtype or "bf16").bits
         graph = with_kv_caches(graph, layer_caches(config), batch=batch, context=context, bits=bits)
@@ -237,6 +237,12 @@ def _configuration_of(model: str) -> Mapping[str, Any]:
         "--context needs to know what each layer keeps of a token; give --config, a Hugging Face config.json or its "
         "folder"
     )
+
+
+def _text_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Take the part about text of a configuration that has several."""
+    text = config.get("text_config")
+    return text if isinstance(text, Mapping) else config
 
 
 def _set_aside(cluster: Cluster, size: int, what: str, tell: Tell) -> Cluster:

@@ -37,6 +37,32 @@ def test_caches_of_published_shapes(
     assert sum(layer.size_bytes(batch, context, bits) for layer in layer_caches(config)) == size_bytes
 
 
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 50}
+OLDER = {"n_layer": 2, "n_head": 4, "vocab_size": 50}
+
+
+@pytest.mark.parametrize(
+    ("family", "numbers"),
+    [
+        ("Llama", SMALL | {"num_key_value_heads": 2, "intermediate_size": 32}),
+        ("GPT2", OLDER | {"n_embd": 32}),
+        ("GPTBigCode", OLDER | {"n_embd": 32, "multi_query": True}),
+        ("Bloom", OLDER | {"hidden_size": 32}),
+        ("Falcon", SMALL | {"multi_query": True, "new_decoder_architecture": False}),
+        ("Falcon", SMALL | {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    ],
+)
+def test_as_much_as_transformers_keeps(family: str, numbers: dict[str, Any]) -> None:
+    """The bytes of the cache that a small model of random weights returns for 2 x 7 tokens in fp32."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    config = getattr(transformers, f"{family}Config")(**numbers)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        kept = model(torch.zeros(2, 7, dtype=torch.int64), use_cache=True).past_key_values
+    real = sum(t.nbytes for layer in kept.layers for t in (layer.keys, layer.values))
+    assert sum(layer.size_bytes(2, 7, 32) for layer in layer_caches(config.to_dict())) == real
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

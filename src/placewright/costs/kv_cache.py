@@ -49,8 +49,8 @@ def layer_caches(config: Mapping[str, Any]) -> tuple[LayerCache, ...]:
     """Read the layers of a decoder from its Hugging Face configuration.
 
     MLA where there is a ``kv_lora_rank``; one head of keys and values with ``multi_query`` (but not in Falcon's newer
-    architecture, whose keys and values transformers keeps for every head); a window for the layers that ``layer_types`` calls ``sliding_attention``, or
-    for all where there is no such list and ``use_sliding_window`` is not false.
+    architecture, whose keys and values transformers keeps for every head); a window for the layers that ``layer_types``
+    calls ``sliding_attention``, or for all where there is no such list and ``use_sliding_window`` is not false.
 
     Raises
     ------
