@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
@@ -59,8 +60,10 @@ def trace(problem: Problem, plan: Plan, measurements: Sequence[Measurement] = ()
     events = list(_predicted(problem, plan) if plan.call_of is None else _offloaded(problem, plan))
     D = len(problem.cluster)
     number = {d.name: i for i, d in enumerate(problem.cluster.devices)}
+    flow = max((e["id"] for e in events if "id" in e), default=0)
     for k, m in enumerate((m for m in measurements if m.spans), start=1):
-        events += _measured(problem, m, first_process=1 + k * D, number=number)
+        events += _measured(problem, m, first_process=1 + k * D, number=number, flow=flow)
+        flow += len(m.spans)
     about = {
         "network": problem.name,
         "objective": problem.objective.name,
@@ -207,14 +210,24 @@ def _placed_transfers(problem: Problem, plan: Plan) -> Iterator[tuple[int, int, 
             yield 1 + source, first + lane, x
 
 
-def _measured(problem: Problem, measured: Measurement, first_process: int, number: dict[str, int]) -> Iterator[Event]:
+def _measured(
+    problem: Problem, measured: Measurement, first_process: int, number: dict[str, int], flow: int
+) -> Iterator[Event]:
+    """Yield what was measured; arrows lead from a transfer to what its receiver computes next."""
     rows: dict[str, dict[str, list[Span]]] = {}
     for span in measured.spans:
         rows.setdefault(span.device, {}).setdefault(span.kind, []).append(span)
     known = [d for d in number if d in rows]
     # A device that is not in the cluster (a relay, say) comes after those that are.
-    for extra, device in enumerate([*known, *(d for d in rows if d not in number)]):
-        pid = first_process + (number[device] if device in number else len(number) * 1000 + extra)
+    listed = [*known, *(d for d in rows if d not in number)]
+    process = {
+        device: first_process + (number[device] if device in number else len(number) * 1000 + extra)
+        for extra, device in enumerate(listed)
+    }
+    computed = {d: sorted(rows[d].get("compute", []), key=lambda s: s.start_s) for d in rows}
+    starts = {d: [s.start_s for s in row] for d, row in computed.items()}
+    for device in listed:
+        pid = process[device]
         yield from _process(pid, f"measured {measured.name}: {device}", pid)
         tid = COMPUTE
         for kind in ("compute", "handover", "transfer", "wait"):
@@ -223,8 +236,28 @@ def _measured(problem: Problem, measured: Measurement, first_process: int, numbe
             for lane in range(max(lanes, default=-1) + 1):
                 yield _thread(pid, tid + lane, kind + (f" ({lane + 1})" if max(lanes) else ""))
             for s, lane in zip(spans, lanes, strict=True):
-                yield from _slice(pid, tid + lane, s.name, kind, s.start_s, s.finish_s, {})
+                about = {"to" if kind == "transfer" else "with": s.peer} if s.peer else {}
+                yield from _slice(
+                    pid,
+                    tid + lane,
+                    s.name,
+                    kind,
+                    s.start_s,
+                    s.finish_s,
+                    about | ({"found there": True} if s.found else {}),
+                )
+                k = bisect_left(starts.get(s.peer, []), s.finish_s) if kind == "transfer" else -1
+                if 0 <= k < len(starts.get(s.peer, [])):
+                    flow += 1
+                    yield _end("s", flow, pid, tid + lane, s)
+                    yield _end("f", flow, process[s.peer], COMPUTE, computed[s.peer][k])
             tid += max(lanes, default=-1) + 1
+
+
+def _end(phase: str, flow: int, pid: int, tid: int, at: Span) -> Event:
+    """One end of an arrow, in the middle of a slice."""
+    event = {"ph": phase, "id": flow, "name": "tensor", "cat": "tensor", "pid": pid, "tid": tid}
+    return {**event, "ts": _us((at.start_s + at.finish_s) / 2), **({"bp": "e"} if phase == "f" else {})}
 
 
 def _process(pid: int, name: str, rank: int) -> Iterator[Event]:
