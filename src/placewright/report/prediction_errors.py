@@ -74,9 +74,8 @@ def prediction_errors_html(found: PredictionErrors) -> str:
         )
         for p in found.worst[:WORST]
     ]
-    return "\n".join(
-        [sentences(explain_prediction_errors(found)), table(HEADINGS, rows), table(headings, worst)],
-    )
+    told = f'<ul class="sentences">\n{sentences(explain_prediction_errors(found))}\n</ul>'
+    return "\n".join([table(HEADINGS, rows), table(headings, worst), told])
 
 
 def explain_prediction_errors(found: PredictionErrors) -> list[str]:
