@@ -81,3 +81,17 @@ def test_many_alike_devices_are_no_more_work_than_a_few() -> None:
 def test_no_split_fits() -> None:
     """Less memory than the layers need is said by ``None``."""
     assert split_chain(row_of(8, 2), [[v] for v in range(8)], range(2)) is None
+
+
+def test_too_many_unlike_devices_are_taken_in_their_order_and_nothing_is_claimed() -> None:
+    """Ten unlike devices have more than 512 sets: blocks follow the cluster's order, and nothing is proved."""
+    n, D = 12, 10
+    graph = OperatorGraph(
+        [Operator(f"h.{k}") for k in range(n)], [Tensor(f"t{k}", k, (k + 1,), 1) for k in range(n - 1)]
+    )
+    cluster = Cluster([Device(f"d{i}") for i in range(D)], [Link(0.1, 1e9, link_class="same-host")])
+    times = np.random.default_rng(0).uniform(1, 2, (n, D))
+    split = split_chain(Problem(graph, cluster, times, "max-load"), [[v] for v in range(n)], range(D))
+    assert split is not None
+    assert not split.exact
+    assert list(split.device_of_group) == sorted(split.device_of_group)

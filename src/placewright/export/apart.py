@@ -69,8 +69,8 @@ def some_apart(
         default=None,
     )
     holding = [k for k, row in enumerate(apart) if row]
-    for count in range(1, len(holding) + 1) if cpu is not None else ():
-        if clock.spent:
+    for count in range(1, len(holding) + 1):
+        if cpu is None or clock.spent:
             break
         chosen = set(holding[:count])
         rest = [[v for v in row if k not in chosen or v not in set(apart[k])] for k, row in enumerate(groups)]

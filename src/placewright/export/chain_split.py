@@ -17,7 +17,7 @@ __all__ = ["ChainSplit", "placed", "split_chain"]
 
 Floats = npt.NDArray[np.float64]
 
-MOST_STATES = 4096
+MOST_STATES = 512
 """Sets of used devices, up to exchanges; with more the devices are taken in the cluster's order."""
 
 
@@ -62,6 +62,7 @@ def split_chain(
     Exact under ``max-load`` without backward operators, shared channels and replicas where each tensor is read in its
     group or the next one, or all links are equal; and under the makespan where between each two groups one tensor
     crosses that every operator before leads to and every operator after comes from, as then nothing runs side by side.
+    Not where there are more than :data:`MOST_STATES` sets of devices, which are then taken in the order given.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def split_chain(
     if best is None:
         return None
     value, at = best
-    return ChainSplit(value, tuple(devices[k] for k in at), tables.exact)
+    return ChainSplit(value, tuple(devices[k] for k in at), tables.exact and (in_order or kinds is not None))
 
 
 def placed(problem: Problem, groups: Sequence[Sequence[int]], at: Sequence[int]) -> npt.NDArray[np.int32]:
