@@ -79,15 +79,29 @@ def bloom() -> Example:
     return _on_meta(transformers.BloomForCausalLM, config)
 
 
-def written_plan(folder: Path, *, cut: bool = False) -> Path:
-    """Write a plan of :func:`llama`: layers 0 and 3 on one device, 1 and 2 on the other; ``cut`` takes a norm out."""
+def neox() -> Example:
+    """Attention and the rest of a layer side by side."""
+    config = transformers.GPTNeoXConfig(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        vocab_size=97,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    return _on_meta(transformers.GPTNeoXForCausalLM, config)
+
+
+def written_plan(folder: Path) -> Path:
+    """Write a plan of :func:`llama`: layers 0 and 3 on one device, of 1 the second half and 2 on the other."""
     module, kwargs = llama()
     graph = capture_program(export_module(module, (), kwargs))
     devices = [Device("left", memory_bytes=1 << 30), Device("right", memory_bytes=1 << 30)]
     cluster = Cluster(devices, [Link(1e-5, 1e9, link_class="same-host")])
     problem = Problem(graph, cluster, [[1e-4, 2e-4]] * len(graph))
-    right = ("model.layers.1.", "model.layers.2.")
-    at = [int(v.name.startswith(right) and not (cut and "1.input_layernorm" in v.name)) for v in graph.operators]
+    right = ("model.layers.1.post_attention_layernorm", "model.layers.1.mlp", "model.layers.2.")
+    at = [int(v.name.startswith(right)) for v in graph.operators]
     judged = evaluate(problem, at)
     assert judged.feasible
     path = folder / "plan.json"

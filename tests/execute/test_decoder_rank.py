@@ -14,6 +14,7 @@ pytest.importorskip("transformers")
 
 from placewright.errors import InvalidInput  # noqa: E402
 from placewright.execute import decoder_model  # noqa: E402
+from placewright.execute.decoder_halves import Halves, halves_of  # noqa: E402
 from placewright.execute.decoder_model import load_decoder, prepared, unsplit_tokens  # noqa: E402
 from placewright.execute.decoder_rank import DecoderRank  # noqa: E402
 from placewright.execute.decoder_units import check_decoder, units_of  # noqa: E402
@@ -36,13 +37,13 @@ class Queues:
         self.queues[self.own, target].put(tensor.clone())
 
     def receive(self, like: Any, source: int) -> Any:
-        tensor = self.queues[source, self.own].get(timeout=60)
+        tensor = self.queues[source, self.own].get(timeout=10)
         assert tensor.shape == like.shape and tensor.dtype == like.dtype
         return tensor
 
 
 def ranks_of(name: str, seed: int) -> list[DecoderRank]:
-    """Make the ranks of a decoder, its layers and what stands after them placed at random."""
+    """Make the ranks of a decoder: its layers, halves of every other layer, and what stands after placed at random."""
     rng = random.Random(seed)
     queues: dict[tuple[int, int], queue.Queue[Any]] = {
         (i, j): queue.Queue() for i in range(WORLD) for j in range(WORLD)
@@ -50,19 +51,25 @@ def ranks_of(name: str, seed: int) -> list[DecoderRank]:
     at: dict[str, int] = {}
     made = []
     for rank in range(WORLD):
-        model, units = prepared(
-            f"py:tests.execute.small_decoders:{name}",
-            "random",
-            lambda units, rank=rank: [
-                u.path
-                for u in units
-                if at.setdefault(u.path, at[units[0].path] if u.before and at else rng.randrange(WORLD)) == rank
-            ],
-        )
-        own = [u for u in units if at[u.path] == rank]
-        assert not any(t.is_meta for u in own for t in u.module.parameters())
-        assert all(t.is_meta for u in units if u not in own for t in u.module.parameters())
-        made.append(DecoderRank(model, units, at, rank, Queues(queues, rank)))
+        parts: list[Any] = []
+        own: list[Any] = []
+        others: list[Any] = []
+
+        def shared_out(units: Any, rank: int = rank, parts: Any = parts, own: Any = own, others: Any = others) -> Any:
+            for unit in units:
+                cut = halves_of(unit, *unit.call) if unit.layer is not None and unit.layer % 2 == 0 else None
+                parts.append(cut or unit)
+                for small in (cut.first, cut.second) if cut else (unit,):
+                    start = at[units[0].path] if small.before and at else rng.randrange(WORLD)
+                    here = at.setdefault(small.path, start)
+                    (own if here == rank else others).extend(small.members)
+            return own, others
+
+        model = prepared(f"py:tests.execute.small_decoders:{name}", "random", shared_out)
+        assert not any(t.is_meta for _, module in own for t in module.parameters())
+        assert all(t.is_meta for _, module in others for t in module.parameters())
+        made.append(DecoderRank(model, parts, at, rank, Queues(queues, rank)))
+    assert (name != "neox") == any(isinstance(part, Halves) for part in parts)
     return made
 
 
@@ -78,15 +85,17 @@ def together(ranks: list[DecoderRank], prompts: list[list[int]], length: int, st
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(15)
         return [int(t) for t in next(c for c in chosen if c is not None)]
 
     return greedy(step, prompts, length).tokens
 
 
-@pytest.mark.parametrize(("name", "seed"), [("llama", 0), ("mistral", 1), ("qwen", 2), ("gpt2", 3), ("bloom", 4)])
+@pytest.mark.parametrize(
+    ("name", "seed"), [("llama", 0), ("mistral", 1), ("qwen", 2), ("gpt2", 3), ("bloom", 4), ("neox", 6)]
+)
 def test_any_placement_of_layers_generates_what_the_unsplit_decoder_does(name: str, seed: int) -> None:
-    """Two prompts of unequal length, more tokens than a window holds; the placement comes back to devices."""
+    """Two prompts of unequal length, more tokens than a window holds; attention here, the rest of its layer there."""
     ranks = ranks_of(name, seed)
     wanted = unsplit_tokens(f"py:tests.execute.small_decoders:{name}", "random", PROMPTS, LENGTH, ())
     assert together(ranks, PROMPTS, LENGTH) == wanted
@@ -100,21 +109,13 @@ def test_each_rank_holds_the_cache_of_its_own_layers_and_drops_it_when_told() ->
     ranks = ranks_of("llama", 0)
     together(ranks, PROMPTS[:1], 3)
     tokens = len(PROMPTS[0]) + 2  # the last one that was made has not been read
-    own = [sum(u.rpartition(".")[2].isdigit() and "layers" in u for u in layers_of(rank)) for rank in ranks]
+    own = [sum(layer.keys.shape[-1] != 1 for layer in rank._streams[0].cache.layers) for rank in ranks]
     assert sum(own) == 4
     assert [r.cache_bytes() for r in ranks] == [tokens * (n * 2 * 2 * 8 * 4 + (4 - n) * 2 * 4) for n in own]
     for rank in ranks:
         rank.forget(0)
         rank.forget(7)
     assert [rank.cache_bytes() for rank in ranks] == [0, 0, 0]
-
-
-def layers_of(rank: DecoderRank) -> list[str]:
-    return [
-        path
-        for path, module in rank._model.named_modules()
-        if path.startswith("model.layers.") and path.count(".") == 2 and not next(module.parameters()).is_meta
-    ]
 
 
 def test_generations_side_by_side_do_not_disturb_each_other() -> None:
@@ -152,13 +153,14 @@ def test_what_is_no_decoder_is_refused() -> None:
 def test_weights_that_are_nowhere_are_named() -> None:
     """On meta, and neither files nor 'random': the weight is named with the remedy."""
     with pytest.raises(InvalidInput, match=r"weight 'model\.embed_tokens\.weight' has no values .* --weights"):
-        prepared("py:tests.execute.small_decoders:llama", None, lambda units: [units[0].path])
+        prepared("py:tests.execute.small_decoders:llama", None, lambda units: (units[0].members, []))
     assert decoder_model.HF == "hf:"
 
 
 def test_units_stand_in_the_order_in_which_they_run() -> None:
     """Tables first, then layers, then the norm and the head; which are before the layers is told."""
-    model, units = prepared("py:tests.execute.small_decoders:bloom", "random", lambda units: [])
+    units: list[Any] = []
+    model = prepared("py:tests.execute.small_decoders:bloom", "random", lambda found: (units.extend(found) or [], []))
     assert [u.path for u in units] == [
         "transformer.word_embeddings",
         "transformer.word_embeddings_layernorm",
@@ -169,3 +171,23 @@ def test_units_stand_in_the_order_in_which_they_run() -> None:
     assert [u.before for u in units] == [True, True, False, False, False, False, False]
     assert [u.as_tuple for u in units] == [False, False, True, True, True, False, False]
     assert units_of(model, "again") == units
+
+
+def test_a_layer_is_cut_where_one_tensor_crosses() -> None:
+    """Llama before its second norm; a layer that computes both halves from what it reads nowhere."""
+    cut: list[Any] = []
+
+    def first_layer(units: Any) -> Any:
+        unit = next(u for u in units if u.layer == 0)
+        cut.append(halves_of(unit, *unit.call))
+        return [], []
+
+    for name in ("llama", "neox"):
+        prepared(f"py:tests.execute.small_decoders:{name}", "random", first_layer)
+    llama_cut, neox_cut = cut
+    assert neox_cut is None
+    assert [path for path, _ in llama_cut.first.members] == [
+        f"model.layers.0.{m}" for m in ("input_layernorm", "self_attn")
+    ]
+    assert llama_cut.second.path == "model.layers.0.post_attention_layernorm to mlp"
+    assert llama_cut.results["model.layers.0.self_attn"] == (True, None)

@@ -35,7 +35,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def group(plan: Path) -> Iterator[ResidentGroup]:
-    """Layers 0 and 3 on one rank, 1 and 2 on the other; the last test kills one of them."""
+    """Layers 0 and 3 on one rank, half of 1 and 2 on the other; the last test kills one of them."""
     file = read_plan(plan)
     with ResidentGroup(file.problem, file.plan, decoder_job(file, plan, MODEL, "random", 60.0)) as started:
         yield started
@@ -43,9 +43,12 @@ def group(plan: Path) -> Iterator[ResidentGroup]:
 
 def test_two_ranks_generate_what_the_unsplit_decoder_does(group: ResidentGroup) -> None:
     """The hidden state goes there and back; each rank says which modules it has, and what the decoder is."""
-    assert [ready.units for ready in group.ready] == [
-        ("model.embed_tokens", "model.layers.0", "model.layers.3", "model.norm", "lm_head"),
-        ("model.layers.1", "model.layers.2"),
+    assert [ready.modules for ready in group.ready] == [
+        (
+            *("model.embed_tokens", "model.layers.0", "model.layers.1.input_layernorm", "model.layers.1.self_attn"),
+            *("model.layers.3", "model.norm", "lm_head"),
+        ),
+        ("model.layers.1.post_attention_layernorm", "model.layers.1.mlp", "model.layers.2"),
     ]
     assert decoder_of(group) == Decoder(vocabulary=97, ends=(), longest=64)
     made = greedy(step_of(group, 0, 60.0), PROMPTS, 6)

@@ -15,7 +15,10 @@ from placewright.execute.generation import padded
 from placewright.execute.rank_network import RANDOM
 from placewright.execute.rank_weights import drawn, read_tensor, shards_of
 
-__all__ = ["HF", "Values", "load_decoder", "prepared", "unsplit_tokens"]
+__all__ = ["HF", "Members", "Values", "load_decoder", "prepared", "unsplit_tokens"]
+
+Members = Sequence[tuple[str, torch.nn.Module]]
+"""Modules by path."""
 
 HF = "hf:"
 """Before a folder with a transformers configuration."""
@@ -101,10 +104,8 @@ def load_decoder(location: str) -> Any:
     return model.eval()
 
 
-def prepared(
-    location: str, weights: str | None, mine: Callable[[list[Unit]], Collection[str]]
-) -> tuple[Any, list[Unit]]:
-    """Build a decoder with values in some of its units, and in what has no weights, and none in all others.
+def prepared(location: str, weights: str | None, shared_out: Callable[[list[Unit]], tuple[Members, Members]]) -> Any:
+    """Build a decoder with values in some of its modules, and in what has no weights, and none in all others.
 
     Parameters
     ----------
@@ -112,8 +113,8 @@ def prepared(
         See :func:`load_decoder`.
     weights : str or None
         A ``.safetensors`` file, a folder of shards, ``random``, or nothing where the module has values.
-    mine : callable
-        From the units to the paths of those wanted.
+    shared_out : callable
+        From the units to the modules that get values, and those that lose theirs.
     """
     model = load_decoder(location)
     shards = {} if weights is None or weights == RANDOM else shards_of(Path(weights))
@@ -121,16 +122,19 @@ def prepared(
     for module in model.modules():
         if not any(True for _ in module.parameters()):
             _fill_tables(model, module)
-    units = units_of(model, location)
-    _fill(model, units, mine(units), values)
-    return model, units
+    own, others = shared_out(units_of(model, location))
+    for _, module in others:
+        module.to(device="meta")
+    for path, module in own:
+        _fill(model, path, module, values)
+    return model
 
 
 def unsplit_tokens(
     location: str, weights: str | None, prompts: Sequence[Sequence[int]], most: int, ends: Collection[int]
 ) -> tuple[tuple[int, ...], ...]:
     """Generate by the unsplit decoder's own ``generate``, without sampling."""
-    model, _ = prepared(location, weights, lambda units: {unit.path for unit in units})
+    model = prepared(location, weights, lambda units: ([m for unit in units for m in unit.members], []))
     rows, pads = padded(prompts)
     tokens = torch.tensor(rows)
     mask = torch.tensor([[0] * short + [1] * (len(rows[0]) - short) for short in pads])
@@ -150,25 +154,22 @@ def unsplit_tokens(
     return tuple(texts)
 
 
-def _fill(model: Any, units: Iterable[Unit], mine: Collection[str], values: Values) -> None:
-    for unit in units:
-        if unit.path not in mine:
-            unit.module.to(device="meta")
+def _fill(model: Any, path: str, module: torch.nn.Module, values: Values) -> None:
+    """Give values to a module."""
+    on_meta = [(name, t) for name, t in _tensors(module) if t.is_meta]
+    saved = set(module.state_dict(keep_vars=True))
+    for inner in module.modules():
+        _fill_tables(model, inner)
+    for name, tensor in on_meta:
+        if name not in saved:
             continue
-        on_meta = [(name, t) for name, t in _tensors(unit.module) if t.is_meta]
-        saved = set(unit.module.state_dict(keep_vars=True))
-        for module in unit.module.modules():
-            _fill_tables(model, module)
-        for name, tensor in on_meta:
-            if name not in saved:
-                continue
-            owner, _, last = name.rpartition(".")
-            module = unit.module.get_submodule(owner)
-            real = values.of(tensor, f"{unit.path}.{name}")
-            if isinstance(tensor, torch.nn.Parameter):
-                module._parameters[last] = torch.nn.Parameter(real, requires_grad=False)
-            else:
-                module._buffers[last] = real
+        owner, _, last = name.rpartition(".")
+        inner = module.get_submodule(owner)
+        real = values.of(tensor, f"{path}.{name}")
+        if isinstance(tensor, torch.nn.Parameter):
+            inner._parameters[last] = torch.nn.Parameter(real, requires_grad=False)
+        else:
+            inner._buffers[last] = real
 
 
 def _tensors(module: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from placewright.execute.decoder_model import prepared
-from placewright.execute.decoder_placement import DecoderPlacement, decoder_placement
+from placewright.execute.decoder_halves import Halves, halves_of
+from placewright.execute.decoder_model import Members, prepared
+from placewright.execute.decoder_placement import decoder_placement
 from placewright.execute.decoder_rank import DecoderRank, GlooWire
 from placewright.execute.decoder_units import Unit
 from placewright.execute.resident_messages import Decoder
@@ -28,18 +29,16 @@ class DecoderPart:
     rank : DecoderRank
     decoder : Decoder
         What is to know of the whole.
-    units : tuple of str
-        Paths of the modules that run here.
+    modules : tuple of str
+        Paths of those that run here, each as a whole.
     head : int
         Rank that has the last one, and so the tokens.
-    placement : DecoderPlacement
     """
 
     rank: DecoderRank
     decoder: Decoder
-    units: tuple[str, ...]
+    modules: tuple[str, ...]
     head: int
-    placement: DecoderPlacement
 
 
 def decoder_part(problem: Problem, plan: Plan, location: str, weights: str | None, rank: int) -> DecoderPart:
@@ -52,17 +51,27 @@ def decoder_part(problem: Problem, plan: Plan, location: str, weights: str | Non
     """
     placement = decoder_placement(problem, plan)
     number = {i: k for k, i in enumerate(plan.devices_used)}
+    parts: list[Unit | Halves] = []
     rank_of: dict[str, int] = {}
+    own: list[tuple[str, Any]] = []
 
-    def mine(units: list[Unit]) -> set[str]:
-        rank_of.update({path: number[i] for path, i in placement.places(units).items()})
-        return {path for path, at in rank_of.items() if at == rank}
+    def shared_out(units: list[Unit]) -> tuple[Members, Members]:
+        parts.extend(placement.divided(units, _halves))
+        small = [u for p in parts for u in ((p.first, p.second) if isinstance(p, Halves) else (p,))]
+        rank_of.update({path: number[i] for path, i in placement.places(small).items()})
+        own.extend(m for unit in small if rank_of[unit.path] == rank for m in unit.members)
+        return own, [m for unit in small if rank_of[unit.path] != rank for m in unit.members]
 
-    model, units = prepared(location, weights, mine)
+    model = prepared(location, weights, shared_out)
     device = problem.cluster.devices[plan.devices_used[rank]]
-    made = DecoderRank(model, units, rank_of, rank, GlooWire(), device.cpu_share)
-    own = tuple(unit.path for unit in units if rank_of[unit.path] == rank)
-    return DecoderPart(made, _facts(model), own, rank_of[units[-1].path], placement)
+    made = DecoderRank(model, parts, rank_of, rank, GlooWire(), device.cpu_share)
+    last = parts[-1]
+    head = rank_of[last.second.path if isinstance(last, Halves) else last.path]
+    return DecoderPart(made, _facts(model), tuple(path for path, _ in own), head)
+
+
+def _halves(unit: Unit) -> Halves | None:
+    return halves_of(unit, *unit.call) if unit.call is not None else None
 
 
 def _facts(model: Any) -> Decoder:

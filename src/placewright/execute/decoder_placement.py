@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,10 @@ from placewright.plan import Plan
 from placewright.problem import Problem
 
 if TYPE_CHECKING:
+    from placewright.execute.decoder_halves import Halves
     from placewright.execute.decoder_units import Unit
 
-__all__ = ["DecoderPlacement", "decoder_placement"]
+__all__ = ["DecoderPlacement", "Judged", "decoder_placement", "judged_units"]
 
 _LAYER = re.compile(r"^(?P<list>(?:[A-Za-z_]\w*\.)*?[A-Za-z_]\w*)\.(?P<index>\d+)(?:\.|$)")
 """Modules of a list: ``model.layers.3.self_attn.q_proj``, ``transformer.h.0``."""
@@ -26,36 +27,35 @@ _LAYER = re.compile(r"^(?P<list>(?:[A-Za-z_]\w*\.)*?[A-Za-z_]\w*)\.(?P<index>\d+
 
 @dataclass(frozen=True)
 class DecoderPlacement:
-    """Where each layer of a decoder runs, as a whole.
+    """Where the operators of a decoder run, by name.
 
     Attributes
     ----------
     layers_at : str
         Path of the list of layers: ``model.layers``.
-    layers : tuple of int
-        Device of each layer.
-    others : tuple of (str, int, int)
-        Of every operator outside the layers: its name, its device, the bytes of its weights.
-    split : tuple of int
-        Layers that the plan places on several devices. Each of them runs on the one that has most of its weights.
-    predicted_s : float
-        Value of the placement that is run, by the objective of the plan; the plan's own where no layer is split.
-    violations : tuple of str
-        Rules of the problem that it breaks, which a plan without split layers never does.
+    layers : int
+        How many there are.
+    operators : tuple of (str, int, int, float)
+        Name, device, bytes of weights and seconds of each.
     """
 
     layers_at: str
-    layers: tuple[int, ...]
-    others: tuple[tuple[str, int, int], ...]
-    split: tuple[int, ...]
-    predicted_s: float
-    violations: tuple[str, ...] = ()
+    layers: int
+    operators: tuple[tuple[str, int, int, float], ...]
 
-    def places(self, units: Sequence[Unit]) -> dict[str, int]:
-        """Device of each unit of the module that was planned.
+    def devices(self, paths: Iterable[str]) -> list[int]:
+        """Devices of the operators of some modules: that with most of their weights first, then most of their time."""
+        votes: dict[int, tuple[int, float]] = {}
+        wanted = tuple(paths)
+        below = tuple(f"{path}." for path in wanted)
+        for name, device, size, seconds in self.operators:
+            if name in wanted or name.startswith(below):
+                bytes_, time = votes.get(device, (0, 0.0))
+                votes[device] = bytes_ + size, time + seconds
+        return sorted(votes, key=lambda i: (-votes[i][0], -votes[i][1], i))
 
-        What stands before the layers goes with the table of tokens; a unit that the plan doesn't name goes with the
-        layer that it stands next to.
+    def divided(self, units: Sequence[Unit], halves_of: Callable[[Unit], Halves | None]) -> list[Unit | Halves]:
+        """Cut the layers of which the plan places the two halves on different devices.
 
         Raises
         ------
@@ -63,34 +63,57 @@ class DecoderPlacement:
             If the module has other layers than the plan.
         """
         count = sum(unit.layer is not None for unit in units)
-        if count != len(self.layers):
+        if count != self.layers:
             raise InvalidInput(
-                f"the plan has {len(self.layers)} layers in {self.layers_at!r} and the model {count}; plan this model"
+                f"the plan has {self.layers} layers in {self.layers_at!r} and the model {count}; plan this model"
             )
-        start = self._device_of(units[0].path, self.layers[0])
-        return {
-            unit.path: self.layers[unit.layer]
-            if unit.layer is not None
-            else start
-            if unit.before
-            else self._device_of(unit.path, self.layers[-1])
-            for unit in units
-        }
+        made: list[Unit | Halves] = []
+        for unit in units:
+            cut = len(self.devices([unit.path])) > 1 and unit.layer is not None
+            halves = halves_of(unit) if cut else None
+            apart = halves is not None and self._place(halves.first, -1) != self._place(halves.second, -1)
+            made.append(halves if halves is not None and apart else unit)
+        return made
 
-    def _device_of(self, module: str, otherwise: int) -> int:
-        """Device of a module outside the layers: of most of its weights, then of most of its operators."""
-        votes: Counter[int] = Counter()
-        for name, device, size in self.others:
-            if name == module or name.startswith(f"{module}."):
-                votes[device] += (size << 20) + 1
-        return _most(votes) if votes else otherwise
+    def places(self, units: Sequence[Unit]) -> dict[str, int]:
+        """Device of each unit.
+
+        What stands before the layers goes with the table of tokens; a unit of which the plan names no operator goes
+        with the one before it.
+        """
+        found: dict[str, int] = {}
+        last = self.devices([unit.path for unit in units if unit.layer is not None][:1] or [""])[:1] or [0]
+        for unit in units:
+            if not unit.before or unit.reads_tokens:
+                last = [self._place(unit, last[0])]
+            found[unit.path] = last[0]
+        return found
+
+    def _place(self, unit: Unit, otherwise: int) -> int:
+        return (self.devices([path for path, _ in unit.members]) or [otherwise])[0]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the judge says of the units' placement.
+
+    Attributes
+    ----------
+    predicted_s : float
+        Its value, by the objective of the plan; the plan's own where every operator is where it was placed.
+    moved : tuple of str
+        Modules in which an operator is not.
+    violations : tuple of str
+        Rules of the problem that are broken then.
+    """
+
+    predicted_s: float
+    moved: tuple[str, ...] = ()
+    violations: tuple[str, ...] = ()
 
 
 def decoder_placement(problem: Problem, plan: Plan) -> DecoderPlacement:
     """Find the layers of a decoder in a plan.
-
-    A layer that the plan cuts runs whole on the device that has most of its weights (of equals, most of its time, then
-    the first), since its KV cache is held there; what is then predicted is judged anew.
 
     Raises
     ------
@@ -107,37 +130,66 @@ def decoder_placement(problem: Problem, plan: Plan) -> DecoderPlacement:
     >>> problem = Problem(graph, pair, [[1.0, 1.0]] * 6)
     >>> at = [0, 0, 1, 1, 1, 0]
     >>> found = decoder_placement(problem, Plan(at, evaluate(problem, at).schedule, 8.0))
-    >>> found.layers, found.split, found.predicted_s  # layer 0 goes to b, where its mlp is: a transfer each way
-    ((1, 1), (0,), 8.0)
+    >>> found.layers_at, found.layers, found.devices(["layers.0"]), found.devices(["layers.1"])
+    ('layers', 2, [1, 0], [1])
     """
     if len(plan.copies) > 1 or plan.replicas:
         raise InvalidInput("the plan has copies of the network or of stages side by side; plan without to generate")
     operators = problem.graph.operators
     layers_at = _list_of_layers(name for v in operators for name in v.part_names)
-    layer_of = [_layer(v.part_names, layers_at) for v in operators]
-    count = max((k for k in layer_of if k is not None), default=-1) + 1
-    absent = sorted(set(range(count)) - {k for k in layer_of if k is not None})
+    matches = (_LAYER.match(name) for v in operators for name in v.part_names)
+    there = {int(m["index"]) for m in matches if m is not None and m["list"] == layers_at}
+    absent = sorted(set(range(max(there) + 1)) - there)
     if absent:
-        raise InvalidInput(f"the plan has layer {count - 1} of {layers_at!r} but not layer {absent[0]}; plan it whole")
-    votes = [Counter[int]() for _ in range(count)]
-    time = problem.times.processing_s
-    for v, (operator, k) in enumerate(zip(operators, layer_of, strict=True)):
-        if k is not None:
-            i = int(plan.device_of[v])
-            votes[k][i] += (operator.weight_bytes << 40) + (int(min(time[v, i], 1e3) * 1e9) << 1) + 1
-    layers = tuple(_most(row) for row in votes)
-    split = tuple(k for k, row in enumerate(votes) if len(row) > 1)
-    others = tuple(
-        (name, int(plan.device_of[v]), operator.weight_bytes)
-        for v, (operator, k) in enumerate(zip(operators, layer_of, strict=True))
-        if k is None
-        for name in operator.part_names
-    )
-    if not split:
-        return DecoderPlacement(layers_at, layers, others, (), plan.value_s)
-    moved = np.array([plan.device_of[v] if k is None else layers[k] for v, k in enumerate(layer_of)], dtype=np.int32)
-    judged = evaluate(problem, moved)
-    return DecoderPlacement(layers_at, layers, others, split, judged.value_s, tuple(judged.violations))
+        raise InvalidInput(f"the plan has layer {max(there)} of {layers_at!r} but not layer {absent[0]}; plan it whole")
+    rows = []
+    for v, operator in enumerate(operators):
+        i = int(plan.device_of[v])
+        share = len(operator.part_names)
+        seconds = float(problem.times.processing_s[v, i])
+        rows += [(name, i, operator.weight_bytes // share, seconds / share) for name in operator.part_names]
+    return DecoderPlacement(layers_at, max(there) + 1, tuple(rows))
+
+
+def judged_units(problem: Problem, plan: Plan, places: Mapping[str, int]) -> Judged:
+    """Judge what runs: a plan in which the operators of each module are on the module's device.
+
+    Parameters
+    ----------
+    problem, plan
+    places : mapping of str to int
+        Device of each module that runs as a whole, by path.
+    """
+    moved: dict[str, None] = {}
+    at = np.array(plan.device_of, dtype=np.int32)
+    latest: dict[str, int] = {}
+    for v, operator in enumerate(problem.graph.operators):
+        for name in operator.part_names:
+            layer = _LAYER.match(name)
+            module = next((p for p in _above(name) if p in places), None)
+            if module is not None:
+                here = places[module]
+            elif layer is not None and layer[0] in latest:
+                module, here = name, latest[layer[0]]  # a sum of the layer's own: where what it adds was computed
+            else:
+                continue
+            if layer is not None:
+                latest[layer[0]] = here
+            if here != at[v]:
+                moved[module] = None
+            at[v] = here
+            break
+    if not moved:
+        return Judged(plan.value_s)
+    judged = evaluate(problem, at)
+    return Judged(judged.value_s, tuple(moved), tuple(judged.violations))
+
+
+def _above(name: str) -> Iterable[str]:
+    """Name a module and those around it, innermost first."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
 
 
 def _list_of_layers(names: Iterable[str]) -> str:
@@ -153,16 +205,3 @@ def _list_of_layers(names: Iterable[str]) -> str:
             "apart; plan a transformers decoder from a module or a configuration"
         )
     return min(found, key=lambda path: (-found[path], path))
-
-
-def _layer(names: tuple[str, ...], layers_at: str) -> int | None:
-    """Layer that an operator belongs to: of its parts, the first that is in one."""
-    for name in names:
-        match = _LAYER.match(name)
-        if match and match["list"] == layers_at:
-            return int(match["index"])
-    return None
-
-
-def _most(votes: Counter[int]) -> int:
-    return min(votes, key=lambda i: (-votes[i], i))

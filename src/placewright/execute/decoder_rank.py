@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from placewright.errors import InvalidInput
+from placewright.execute.decoder_halves import Halves, relayed_halves
 from placewright.execute.decoder_units import Unit, relayed
 from placewright.execute.doing import DOING
 from placewright.host import rest
@@ -83,7 +84,7 @@ class DecoderRank:
     ----------
     model : transformers decoder
         With values where this rank needs them; changed in place.
-    units : sequence of Unit
+    parts : sequence of Unit or Halves
         In the order in which they run.
     rank_of : mapping of str to int
         Rank of each unit.
@@ -97,7 +98,7 @@ class DecoderRank:
     def __init__(
         self,
         model: Any,
-        units: Sequence[Unit],
+        parts: Sequence[Unit | Halves],
         rank_of: Mapping[str, int],
         rank: int,
         wire: Wire,
@@ -113,21 +114,28 @@ class DecoderRank:
         parameters = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
         self._one_logit = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
-        inside = [unit for unit in units if not unit.before]
-        firsts = [unit for unit in units if unit.before]
-        at = rank_of[firsts[-1].path] if firsts else rank_of[inside[0].path]
+        firsts = [part for part in parts if isinstance(part, Unit) and part.before]
+        at = rank_of[firsts[0].path] if firsts else -1
         stray = [unit.path for unit in firsts if rank_of[unit.path] != at]
         if stray:
             raise InvalidInput(
-                f"{stray[0]!r} and {firsts[-1].path!r} must be on one device: the first layer reads their sum"
+                f"{stray[0]!r} and {firsts[0].path!r} must be on one device: the first layer reads their sum"
             )
-        for unit in firsts:
-            relayed(unit, self._relay(unit.path, at, at), None if at == rank else _passed_over)
-        for unit in inside:
-            here = rank_of[unit.path]
-            instead = None if here == rank else _passed_over if unit.layer is None else self._counted(unit.layer)
-            relayed(unit, self._relay(unit.path, at, here), instead)
-            at = here
+        for part in parts:
+            if isinstance(part, Unit):
+                here = rank_of[part.path]
+                instead = _passed_over if part.layer is None else self._counted(part.layer)
+                relayed(part, self._relay(part.path, here if at < 0 else at, here), None if here == rank else instead)
+                at = here
+                continue
+            ends = rank_of[part.first.path], rank_of[part.second.path]
+            relays = self._relay(part.first.path, at, ends[0]), self._relay(part.second.path, *ends)
+            count = self._counted(part.first.layer or 0)
+            if rank in ends:
+                relayed_halves(part, relays, (ends[0] == rank, ends[1] == rank), count)
+            else:
+                relayed(part.whole, relays[0], count)
+            at = ends[1]
         self.gives_tokens = at == rank
         """Whether this rank has the last unit, and so the tokens."""
 

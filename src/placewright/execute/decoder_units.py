@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from placewright.errors import InvalidInput
 
-__all__ = ["Relay", "Unit", "check_decoder", "relayed", "units_of"]
+__all__ = ["Relay", "Unit", "check_decoder", "hidden_of", "relayed", "units_of"]
 
 Relay = Callable[[torch.Tensor], torch.Tensor]
 """From the hidden state that enters a unit on this rank to the one that really does."""
@@ -31,6 +31,10 @@ class Unit:
         Whether it returns its hidden state in a tuple.
     reads_tokens : bool
         Whether it is the first one: the table of tokens.
+    members : tuple of (str, torch.nn.Module)
+        Modules that hold its weights, by path: itself, or those of a half of a layer.
+    call : (tuple, dict) or None
+        What the decoder calls a layer with.
     """
 
     path: str
@@ -39,6 +43,8 @@ class Unit:
     before: bool
     as_tuple: bool
     reads_tokens: bool
+    members: tuple[tuple[str, torch.nn.Module], ...]
+    call: tuple[tuple[Any, ...], dict[str, Any]] | None = field(default=None, compare=False, repr=False)
 
 
 def check_decoder(model: torch.nn.Module, origin: str) -> None:
@@ -103,7 +109,16 @@ def units_of(model: Any, origin: str) -> list[Unit]:
     first = look.seen.index(f"{layers_at}.0")
     number = {f"{layers_at}.{k}": k for k in range(count)}
     return [
-        Unit(path, named[path], number.get(path), k < first, path in number and look.as_tuple, k == 0)
+        Unit(
+            path,
+            named[path],
+            number.get(path),
+            k < first,
+            path in number and look.as_tuple,
+            k == 0,
+            ((path, named[path]),),
+            look.calls.get(path),
+        )
         for k, path in enumerate(look.seen)
     ]
 
@@ -114,6 +129,7 @@ class _Look:
     def __init__(self) -> None:
         self.seen: list[str] = []
         self.as_tuple = False
+        self.calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._asking = False
 
     def at(self, path: str, module: torch.nn.Module, *, layer: bool, first: bool) -> Callable[..., Any]:
@@ -124,13 +140,15 @@ class _Look:
                 self.seen.append(path)
             if not layer and not self._asking:
                 return _nothing_of(module, args, kwargs, tokens=path == self.seen[0])
-            hidden = _hidden(args, kwargs)
-            if first:  # whoever takes the first of what a layer returns finds the hidden state in it
-                self._asking = True
-                return hidden[None]
+            hidden = hidden_of(args, kwargs)
             if self._asking:
                 self._asking, self.as_tuple = False, hidden.dim() == 3
                 hidden = hidden if self.as_tuple else hidden[0]
+            if layer:
+                self.calls[path] = ((hidden, *args[1:]), kwargs) if args else ((), {**kwargs, "hidden_states": hidden})
+            if first:  # whoever takes the first of what a layer returns finds the hidden state in it
+                self._asking = True
+                return hidden[None]
             if layer:
                 return (hidden,) if self.as_tuple else hidden
             return _nothing_of(module, (hidden,), {}, tokens=False)
@@ -172,19 +190,19 @@ def relayed(unit: Unit, relay: Relay, instead: Callable[..., None] | None) -> No
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         if not unit.before:
-            moved = relay(_hidden(args, kwargs))
+            moved = relay(hidden_of(args, kwargs))
             args, kwargs = ((moved, *args[1:]), kwargs) if args else ((), {**kwargs, "hidden_states": moved})
         if instead is None:
             return own(*args, **kwargs)
         instead(*args, **kwargs)
         if unit.layer is None:
             return _nothing_of(module, args, kwargs, tokens=unit.reads_tokens)
-        return (_hidden(args, kwargs),) if unit.as_tuple else _hidden(args, kwargs)
+        return (hidden_of(args, kwargs),) if unit.as_tuple else hidden_of(args, kwargs)
 
     module.forward = forward
 
 
-def _hidden(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
+def hidden_of(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
     """Find the hidden state among the arguments of a unit."""
     found: torch.Tensor = args[0] if args else kwargs["hidden_states"]
     return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placewright.errors import ExecutionError, InvalidInput
-from placewright.execute.decoder_placement import DecoderPlacement, decoder_placement
+from placewright.execute.decoder_placement import Judged, decoder_placement, judged_units
 from placewright.execute.dispatch import check_timeout
 from placewright.execute.generation import Generation, Step, check_prompts, greedy
 from placewright.execute.resident_group import ResidentGroup
@@ -26,16 +26,20 @@ class Generated:
     Attributes
     ----------
     generation : Generation
-    placement : DecoderPlacement
-    units : tuple of (str, tuple of str)
+    judged : Judged
+        What is predicted for what ran.
+    layers_at : str
+        Path of the list of layers.
+    modules : tuple of (str, tuple of str)
         Of each device its name and the paths of the modules that ran there.
     equal : bool or None
         Whether the unsplit decoder generates the same; ``None`` where it was not asked.
     """
 
     generation: Generation
-    placement: DecoderPlacement
-    units: tuple[tuple[str, tuple[str, ...]], ...]
+    judged: Judged
+    layers_at: str
+    modules: tuple[tuple[str, tuple[str, ...]], ...]
     equal: bool | None
 
 
@@ -91,7 +95,8 @@ def generate_plan(
         check_prompts(prompts, tokens, decoder)
         tell(f"generating at most {tokens} tokens for each of {len(prompts)} prompts")
         made = greedy(step_of(group, 0, timeout_s), prompts, tokens, stops)
-        units = tuple((name, ready.units) for name, ready in zip(group.names, group.ready, strict=True))
+        modules = tuple((name, ready.modules) for name, ready in zip(group.names, group.ready, strict=True))
+    places = {path: i for i, (_, paths) in zip(file.plan.devices_used, modules, strict=True) for path in paths}
     equal = None
     if check:
         from placewright.execute.decoder_model import unsplit_tokens
@@ -101,7 +106,7 @@ def generate_plan(
         equal = wanted == made.tokens
         if not equal:
             raise ExecutionError(_difference(made.tokens, wanted))
-    return Generated(made, placement, units, equal)
+    return Generated(made, judged_units(file.problem, file.plan, places), placement.layers_at, modules, equal)
 
 
 def decoder_job(

@@ -88,7 +88,7 @@ class Ready(msgspec.Struct, frozen=True):
     refused: bool = False
     inputs: tuple[TensorSpec, ...] = ()
     decoder: Decoder | None = None
-    units: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
 
 
 class Command(msgspec.Struct, frozen=True):

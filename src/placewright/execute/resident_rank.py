@@ -102,8 +102,8 @@ class _Network:
 class _Decoder:
     """Steps of generations side by side, layer by layer."""
 
-    def __init__(self, rank: DecoderRank, decoder: Decoder, units: tuple[str, ...]) -> None:
-        self.ready = Ready(decoder=decoder, units=units)
+    def __init__(self, rank: DecoderRank, decoder: Decoder, modules: tuple[str, ...]) -> None:
+        self.ready = Ready(decoder=decoder, modules=modules)
         self._rank = rank
 
     def do(self, command: Command) -> Reply:
@@ -138,7 +138,7 @@ def _decoder(job: ResidentJob, file: PlanFile, rank: int) -> _Decoder:
     from placewright.execute.decoder_part import decoder_part
 
     part = decoder_part(file.problem, file.plan, job.model or "", job.weights, rank)
-    return _Decoder(part.rank, part.decoder, part.units)
+    return _Decoder(part.rank, part.decoder, part.modules)
 
 
 def _torch_of(tensor: Tensor, spec: TensorSpec) -> torch.Tensor:

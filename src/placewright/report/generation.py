@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["generation_report", "generation_to_json"]
 
-MOST_SPLIT = 8
-"""Layers that a sentence names."""
+MOST_NAMED = 8
+"""Modules that a sentence names."""
 
 
 def generation_report(
@@ -35,8 +35,8 @@ def generation_report(
     places = table_of("devices")
     places.add_column("device")
     places.add_column("modules", overflow="fold")
-    for name, units in made.units:
-        places.add_row(text_of(name), text_of(_ranges(units, made.placement.layers_at)))
+    for name, modules in made.modules:
+        places.add_row(text_of(name), text_of(_ranges(modules, made.layers_at)))
     return Group(rows, places, sentences_of(_sentences(problem, made)))
 
 
@@ -44,8 +44,8 @@ def generation_to_json(
     problem: Problem, made: Generated, text: Callable[[Sequence[int]], str] | None = None
 ) -> dict[str, Any]:
     """Say the same as one object."""
-    generation, placement = made.generation, made.placement
-    predicted = placement.predicted_s
+    generation, judged = made.generation, made.judged
+    predicted = judged.predicted_s
     return {
         "token_ids": [list(row) for row in generation.tokens],
         **({"texts": [text(row) for row in generation.tokens]} if text is not None else {}),
@@ -53,46 +53,54 @@ def generation_to_json(
         "per_token_s": generation.per_token_s if generation.steps_s else None,
         "steps_s": list(generation.steps_s),
         "predicted_s": predicted if predicted < float("inf") else None,
-        "objective": problem.objective.name,
-        "devices": {name: list(units) for name, units in made.units},
-        "split_layers": list(placement.split),
-        "violations": list(placement.violations),
+        "predicted_per": _per(problem),
+        "devices": {name: list(modules) for name, modules in made.modules},
+        "moved": list(judged.moved),
+        "violations": list(judged.violations),
         "equal_to_unsplit": made.equal,
     }
 
 
 def _sentences(problem: Problem, made: Generated) -> list[str]:
-    generation, placement = made.generation, made.placement
+    generation, judged, per = made.generation, made.judged, _per(problem)
+    predicted = format_seconds(judged.predicted_s) if judged.predicted_s < float("inf") else ""
     told = [f"Reading the prompts and making the first token took {format_seconds(generation.first_s)}."]
     if generation.steps_s:
+        beside = f", predicted {predicted}" if predicted and per == "token" else ""
         told.append(
-            f"Each further token took {format_seconds(generation.per_token_s)} (median of {len(generation.steps_s)})."
+            f"Each further token took {format_seconds(generation.per_token_s)} (median of {len(generation.steps_s)})"
+            f"{beside}."
         )
-    if placement.predicted_s < float("inf"):
-        what = "one sample as planned" if problem.objective.name == "makespan" else problem.objective.name
-        told.append(f"Predicted ({what}): {format_seconds(placement.predicted_s)}.")
-    if placement.split:
-        named = ", ".join(map(str, placement.split[:MOST_SPLIT]))
-        more = "" if len(placement.split) <= MOST_SPLIT else f" and {len(placement.split) - MOST_SPLIT} more"
+    if predicted and per != "token":
+        told.append(f"Predicted for {'a whole answer' if per == 'answer' else 'one sample as planned'}: {predicted}.")
+    if judged.moved:
+        named = ", ".join(judged.moved[:MOST_NAMED])
+        more = "" if len(judged.moved) <= MOST_NAMED else f" and {len(judged.moved) - MOST_NAMED} more"
         told.append(
-            f"The plan cuts inside the layers {named}{more}; each ran whole on the device that has most of its weights."
+            f"The plan cuts inside {named}{more}: each of them ran whole, on the device with most of its weights; "
+            "what is predicted is for what ran."
         )
-    for violation in placement.violations[:3]:
+    for violation in judged.violations[:3]:
         told.append(f"What ran breaks a rule of the problem: {violation}.")
-    idle = [name for name, units in made.units if not units]
+    idle = [name for name, modules in made.modules if not modules]
     if idle:
-        told.append(f"No whole layer is on {', '.join(map(repr, idle))}: it had nothing to do.")
+        told.append(f"No whole module is on {', '.join(map(repr, idle))}: it had nothing to do.")
     if made.equal:
         told.append("The unsplit decoder generates the same tokens.")
     return told
 
 
-def _ranges(units: Sequence[str], layers_at: str) -> str:
+def _per(problem: Problem) -> str:
+    """Tell what a plan's value is the time of: a token, an answer, or a sample."""
+    return str(getattr(problem.objective, "per", "sample"))
+
+
+def _ranges(modules: Sequence[str], layers_at: str) -> str:
     """Write successive layers as a range."""
     shown: list[str] = []
     start: int | None = None
     last = -2
-    for unit in [*units, ""]:
+    for unit in [*modules, ""]:
         number = unit.removeprefix(f"{layers_at}.")
         k = int(number) if number != unit and number.isdigit() else None
         if start is not None and k != last + 1:
