@@ -85,13 +85,17 @@ def test_run(placewright: Call, model: Path, workers: Path, tmp_path: Path) -> N
     plan = ["plan", model, "--cluster", workers, "--costs", "roofline", "--fuse", "none", "--budget", "0", *pins]
     assert placewright(*plan, "-o", "plan.json").code == 0
     shown = placewright("run", "plan.json", "--runs", "3", "--json", "--trace", "t.json", "--report", "r.html")
-    assert shown.code == 0 and list(shown.json) == ["schema", "problem", "measurements"]
+    keys = ["schema", "problem", "measurements", "prediction", "plan", "lost"]
+    assert shown.code == 0 and list(shown.json) == keys and shown.json["lost"] == []
+    off = shown.json["prediction"]
+    assert sum(piece["measured_s"] for piece in off["path"]) == pytest.approx(off["measured_s"])
+    assert sum(piece["predicted_s"] for piece in off["path"]) == pytest.approx(off["predicted_s"])
     rows = shown.json["measurements"]
     assert [list(m) for m in rows] == [RUN_KEYS] * len(rows) and rows[0]["name"] == "plan"
     assert len(rows[0]["runs_s"]) == 3 and rows[0]["max_relative_error"] <= 1e-5
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"] and (tmp_path / "r.html").exists()
     shown = placewright("run", "plan.json", "--runs", "2", "--no-alone")
-    assert shown.code == 0 and "measured" in shown.out
+    assert shown.code == 0 and "where the prediction was off" in shown.out
 
 
 def test_a_mask_is_computed_on_both_devices(placewright: Call, workers: Path, tmp_path: Path) -> None:
