@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import re
+import socket
+import subprocess
+import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -38,7 +43,7 @@ from placewright.result import Result  # noqa: E402
 from tests.cli.commands import call  # noqa: E402
 
 from .pipeline_script import CASES  # noqa: E402
-from .test_rank_run import torchrun  # noqa: E402
+from .test_rank_run import ROOT, torchrun  # noqa: E402
 
 CHAIN = "tests.execute.pipeline_script:chain"
 
@@ -74,6 +79,32 @@ def test_copies_are_trained_as_the_command_does_it(tmp_path: Path) -> None:
     assert outcome.trained is not None and outcome.trained.losses[1] < outcome.trained.losses[0]
     assert outcome.trained.gradient_error <= 1e-5 and outcome.trained.weight_error <= 1e-5
     assert len(outcome.steady_s) == len(outcome.runs_s) == 2 and min(outcome.steady_s) > 0
+
+
+def test_one_rank_by_hand_tells_its_time(tmp_path: Path) -> None:
+    """What torchrun starts, on one device: outputs of all samples are compared, and one line is told."""
+    graph = capture_py(CHAIN)
+    problem = Problem(graph, Cluster([Device("a")]), np.full((len(graph), 1), 1e-3))
+    plan = plan_for(problem, np.zeros(len(graph)))
+    assert plan is not None
+    path = tmp_path / "plan.json"
+    write_plan(path, problem, Result(plan), judge(problem, plan))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    done = subprocess.run(
+        [sys.executable, "-m", "placewright.execute", path, "--model", f"py:{CHAIN}", "--micro-batches", "3"],
+        env={**os.environ, "RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    # A makespan plan of 10 operators of 1 ms: as a pipeline on one device it makes a sample in 10 ms.
+    assert re.fullmatch(r"3 samples: \S+ \w+ a sample, predicted 10 ms, error \S+\n", done.stdout), done.stdout
+    assert float(done.stdout.split()[-1]) <= 1e-5
 
 
 def test_other_networks_are_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.errors import InvalidInput
+from placewright.execute import schedule_orders
 from placewright.execute.pipeline_routes import dealt_to
 from placewright.execute.schedule_orders import Action, Schedule, Step, depths, most_in_flight, order_of, own_actions
 
@@ -165,3 +166,11 @@ def test_at_least_one_sample_is_in_flight() -> None:
     """With none nothing would ever begin."""
     with pytest.raises(InvalidInput, match="0 samples in flight are not at least 1"):
         order_of([chain(2)], [0], in_flight=0)
+
+
+def test_more_steps_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before they are laid out."""
+    monkeypatch.setattr(schedule_orders, "MOST_STEPS", 9)
+    assert order_of([chain(3)], [0] * 3, in_flight=1)
+    with pytest.raises(InvalidInput, match="4 samples make 12 steps, more than 9; run fewer at a time"):
+        order_of([chain(3)], [0] * 4, in_flight=1)

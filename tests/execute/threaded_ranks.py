@@ -133,8 +133,9 @@ def run_threads(
     in_flight: int | None = None,
     loss: Loss | None = None,
     frozen: Collection[str] = (),
+    part: tuple[int, int] | None = None,
 ) -> tuple[list[Passed], list[TrainedWeights | None], Mailboxes, Pipeline]:
-    """Run all samples on a thread a device; gives what each has, in the order of the devices in use."""
+    """Run all samples, or a part (first, count), on a thread a device; gives what each has, in the devices' order."""
     pipeline = pipeline_of(given.program, problem, plan, samples, schedule=schedule, in_flight=in_flight)
     learns = learning_of(given.program, pipeline.routes, frozen) if schedule != "forward" else None
     if learns is not None and loss is None:
@@ -153,7 +154,8 @@ def run_threads(
             rank, weights[k] = rank_of_pipeline(
                 given.program, problem, pipeline, used[k], rank_of, transport, inputs, learns=learns, loss=loss
             )
-            passed[k] = rank.run(pipeline.actions(used[k]), pipeline.dealt, keep=True)
+            ran = pipeline if part is None else pipeline.part(*part)
+            passed[k] = rank.run(ran.actions(used[k]), ran.dealt, keep=True, first=part[0] if part else 0)
             if learns is not None and weights[k] is not None:
                 add_up_gradients(weights[k], learns, rank_of, transport)
         except BaseException as error:

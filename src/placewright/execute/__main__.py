@@ -68,7 +68,9 @@ def _many(options: argparse.Namespace, many: Many, timeout_s: float) -> int:
         write_atomic(options.output, many_text(outcome))
     elif outcome is not None:
         predicted, median = format_seconds(outcome.predicted_s), format_seconds(outcome.median_s)
-        sys.stdout.write(f"{outcome.samples} samples: {median} a sample, predicted {predicted}\n")
+        trained = outcome.trained
+        error = outcome.max_relative_error if trained is None else trained.gradient_error
+        sys.stdout.write(f"{outcome.samples} samples: {median} a sample, predicted {predicted}, error {error:.2g}\n")
     return 0
 
 

@@ -19,10 +19,14 @@ from placewright.plan import Plan
 from placewright.problem import Problem
 
 if TYPE_CHECKING:
+    from placewright.capture.torch_program import TorchProgram
     from placewright.execute.pipeline_rank import Passed
     from placewright.execute.train_weights import TrainedWeights
 
 __all__ = ["run_many_rank"]
+
+KEPT_BYTES = 256 << 20
+"""Outputs that are kept at a time to be compared."""
 
 
 def _predicted_s(problem: Problem, plan: Plan) -> float:
@@ -75,7 +79,7 @@ class _Ranks:
     def __init__(self, problem: Problem, plan: Plan, network: RankNetwork, many: Many, rank: int, runs: int) -> None:
         import torch
 
-        from placewright.execute.pipeline_samples import loss_of, sample_inputs
+        from placewright.execute.pipeline_samples import all_inputs, loss_of
         from placewright.execute.pipeline_setup import learning_of, pipeline_of, rank_of_pipeline
         from placewright.execute.pipeline_transport import Gloo
 
@@ -97,7 +101,7 @@ class _Ranks:
             self._learns = learning_of(network.unread, self._pipeline.routes, frozen)
         self._loss = loss_of(network.unread, self._learns.tracked, many.loss) if self._learns is not None else None
         self._transport = Gloo(self._learns.together(self._rank_of) if self._learns is not None else ())
-        self._inputs = [sample_inputs(network.inputs, m) for m in range(many.samples)]
+        self._inputs = all_inputs(network.inputs, many.samples)
         chain, self._note = None, ""
         if many.engine == "torch":
             from placewright.execute.torch_pipelining import why_no_chain
@@ -129,7 +133,7 @@ class _Ranks:
 
         error, training = float("nan"), self._weights is not None
         if self._weights is None:
-            error = self._compare(self._run(keep=True))
+            error = self._compare()
             passed = [self._run() for _ in range(self._runs)]
         else:
             passed, first, last = self._train(self._weights)
@@ -163,11 +167,11 @@ class _Ranks:
             self._note,
         )
 
-    def _run(self, *, keep: bool = False) -> Passed:
+    def _run(self) -> Passed:
         import torch.distributed as dist
 
         dist.barrier()
-        passed = self._mine.run(self._actions, self._pipeline.dealt, keep=keep)
+        passed = self._mine.run(self._actions, self._pipeline.dealt)
         dist.barrier()
         return passed
 
@@ -212,23 +216,33 @@ class _Ranks:
         dist.gather_object(mine, rows if self._rank == 0 else None)
         return rows if self._rank == 0 else None
 
-    def _compare(self, passed: Passed) -> float:
-        """Send the outputs to rank 0, sample by sample, and compare them there."""
+    def _compare(self) -> float:
+        """Run all samples, in parts whose outputs fit in memory, and compare them on rank 0, one after the other."""
         from placewright.execute.pipeline_reference import unsplit_sample
         from placewright.execute.torch_local import relative_error
 
         if not self._network.whole:
+            self._run()
             return float("nan")
-        largest = 0.0
-        for m in range(self._many.samples):
-            rows = self._gathered(passed.outputs.pop(m, {}))
-            if rows is None:
-                continue
-            made = {k: value for row in rows for k, value in row.items()}
-            reference = unsplit_sample(self._network, self._inputs[m])
-            keys = sorted(made)
-            largest = max(largest, relative_error([made[k] for k in keys], [reference[k] for k in keys]))
+        size, largest = _output_bytes(self._network.unread), 0.0
+        count = self._many.samples if self._engine == "torch" else max(1, KEPT_BYTES // max(1, size))
+        for first in range(0, self._many.samples, count):
+            part = self._pipeline.part(first, count)
+            passed = self._mine.run(part.actions(self._used[self._rank]), part.dealt, keep=True, first=first)
+            for m in range(len(part.dealt)):
+                rows = self._gathered(passed.outputs.pop(m, {}))
+                if rows is None:
+                    continue
+                made = {k: value for row in rows for k, value in row.items()}
+                reference = unsplit_sample(self._network, self._inputs[first + m])
+                keys = sorted(made)
+                largest = max(largest, relative_error([made[k] for k in keys], [reference[k] for k in keys]))
         return largest
+
+
+def _output_bytes(program: TorchProgram) -> int:
+    values = (value.meta.get("val") for value in program.outputs if hasattr(value, "meta"))
+    return sum(v.numel() * v.element_size() for v in values if hasattr(v, "element_size"))
 
 
 def _steady(run: Sequence[Passed], filling: int, one_host: bool) -> float:

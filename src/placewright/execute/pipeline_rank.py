@@ -128,7 +128,7 @@ class PipelineRank:
         storage_of = {n.name: s for n, s in program.aliases.storage_of.items()}
         self._copied = {n for n in program.inputs if storage_of.get(n) in written}
 
-    def run(self, actions: Sequence[Action], dealt: Sequence[int], *, keep: bool = False) -> Passed:
+    def run(self, actions: Sequence[Action], dealt: Sequence[int], *, keep: bool = False, first: int = 0) -> Passed:
         """Take all actions; every rank must do so with its own of the same order.
 
         Parameters
@@ -138,6 +138,8 @@ class PipelineRank:
             Route of each sample.
         keep : bool
             Keep the outputs.
+        first : int
+            Number that the first sample has among all inputs.
 
         Raises
         ------
@@ -151,7 +153,7 @@ class PipelineRank:
         share = 1.0 / max(1, len(dealt))
         for action in actions:
             if action.kind == "open":
-                samples[action.sample] = self._open(action.sample, dealt[action.sample])
+                samples[action.sample] = self._open(action.sample, dealt[action.sample], first)
                 continue
             sample = samples[action.sample]
             if action.kind == "settle":
@@ -173,7 +175,7 @@ class PipelineRank:
         DOING.now("rests")
         return Passed(outputs, losses, ended, began, busy, most_in_flight(actions))
 
-    def _open(self, number: int, route: int) -> _Sample:
+    def _open(self, number: int, route: int, first: int) -> _Sample:
         parts = self._parts[route]
         around = max(1, LARGEST_TAG // max(1, 2 * self._messages) - 1)
         tags = (number % around) * 2 * self._messages + self._offsets[route]
@@ -184,7 +186,7 @@ class PipelineRank:
             source = self._rank_of[message.source]
             pending = self._transport.receive(buffer, source, tags + message.tag) if count else None
             receives[message.tag] = pending, buffer
-        given = self._inputs[number]
+        given = self._inputs[first + number]
         inputs = {n: v.clone() if n in self._copied and isinstance(v, torch.Tensor) else v for n, v in given.items()}
         return _Sample(parts, tags, inputs, receives)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,18 @@ from placewright.capture.torch_spec import load_function
 from placewright.errors import InvalidInput
 from placewright.execute.pipeline_rank import Loss
 
-__all__ = ["loss_of", "sample_inputs"]
+__all__ = ["all_inputs", "loss_of", "sample_inputs"]
+
+KEPT_BYTES = 256 << 20
+"""Inputs that are made at most: what is more repeats."""
+
+
+def all_inputs(inputs: Mapping[str, Any], samples: int) -> Sequence[Mapping[str, Any]]:
+    """Make the inputs of so many micro-batches; beyond 256 MiB they begin again."""
+    size = sum(v.numel() * v.element_size() for v in inputs.values() if isinstance(v, torch.Tensor))
+    different = max(1, min(samples, KEPT_BYTES // max(1, size)))
+    made = [sample_inputs(inputs, m) for m in range(different)]
+    return [made[m % different] for m in range(samples)]
 
 
 def sample_inputs(inputs: Mapping[str, Any], number: int) -> dict[str, Any]:

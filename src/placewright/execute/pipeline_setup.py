@@ -49,6 +49,12 @@ class Pipeline:
         """List what a device does."""
         return own_actions([r.steps for r in self.routes], self.dealt, self.order, device)
 
+    def part(self, first: int, count: int) -> Pipeline:
+        """Lay out so many of the samples alone, forward."""
+        dealt = self.dealt[first : first + count]
+        order = order_of([r.steps for r in self.routes], dealt, in_flight=self.in_flight)
+        return Pipeline(self.routes, dealt, tuple(order), self.in_flight)
+
 
 def pipeline_of(
     program: TorchProgram,

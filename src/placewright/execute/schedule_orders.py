@@ -16,6 +16,9 @@ Schedule: TypeAlias = Literal["forward", "gpipe", "1f1b"]
 
 SCHEDULES: tuple[str, ...] = get_args(Schedule)
 
+MOST_STEPS = 2_000_000
+"""Steps of all samples of one run."""
+
 BACKWARD = 2.0
 """Seconds of a backward step for each of its forward step, as far as orders go: twice the multiplications."""
 
@@ -95,7 +98,7 @@ def order_of(
     Raises
     ------
     InvalidInput
-        If ``in_flight`` is not at least 1.
+        If ``in_flight`` is not at least 1, or there are more than 2,000,000 steps.
 
     Examples
     --------
@@ -106,6 +109,9 @@ def order_of(
     """
     if in_flight < 1:
         raise InvalidInput(f"{in_flight} samples in flight are not at least 1")
+    count = sum(len(routes[r]) for r in dealt)
+    if count > MOST_STEPS:
+        raise InvalidInput(f"{len(dealt)} samples make {count} steps, more than {MOST_STEPS}; run fewer at a time")
     return _Play(routes, dealt, schedule, len(dealt) if schedule == "gpipe" else in_flight).order
 
 

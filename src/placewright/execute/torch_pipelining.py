@@ -128,9 +128,9 @@ class TorchChain:
         self._schedule = made_by(stage, self._samples, loss_fn=self._lost if trained is not None else None)
         self._training = trained is not None
 
-    def run(self, actions: Sequence[Action], dealt: Sequence[int], *, keep: bool = False) -> Passed:
+    def run(self, actions: Sequence[Action], dealt: Sequence[int], *, keep: bool = False, first: int = 0) -> Passed:
         """Run all samples in torch's own order."""
-        del actions, dealt
+        del actions, dealt, first
         self._stage.begin(keep)
         self._losses = {}
         target = torch.arange(self._samples) if self._training and self._last else None
