@@ -127,7 +127,7 @@ def relayed_halves(
             hidden.copy_(moved)  # in place: it is what the layer adds the second half's result to
         return enter(*args, **kwargs)
 
-    layer.forward, entry.forward = forward, second  # type: ignore[method-assign]
+    layer.forward, entry.forward = forward, second
 
 
 def _instead(result: Any) -> Callable[..., Any]:
@@ -147,11 +147,11 @@ class _Entry:
     read_behind: bool = False
 
 
-class _Look(TorchDispatchMode):
+class _Look(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Which tensors are read after each entry of a module."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.entries: dict[str, _Entry] = {}
         self.results: dict[str, Any] = {}
         self._born: dict[int, int] = {}
