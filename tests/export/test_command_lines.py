@@ -47,7 +47,8 @@ def exported(
     device = []
     for v in graph.operators:
         layer = re.match(r"model\.layers\.(\d+)", v.name)
-        at = rows[int(layer[1])] if layer else rows[0] if v.name == "model.embed_tokens" else rows[-1]
+        begin = 0 if format == "llama.cpp" and devices[0].kind == "cpu" else rows[0]  # llama.cpp has embeddings in RAM
+        at = rows[int(layer[1])] if layer else begin if v.name == "model.embed_tokens" else rows[-1]
         chosen = place(v, at)
         device.append(at if chosen is None else chosen)
     problem = Problem(graph, cluster, np.ones((len(graph), len(devices))))

@@ -31,6 +31,7 @@ RULES = Rules(
     "whole layers in device order, those on the CPU first, and experts on the CPU",
     ends=False,
     cpus="first",
+    embedding_on_cpu=True,
     apart=EXPERTS,
 )
 

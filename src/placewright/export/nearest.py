@@ -22,6 +22,7 @@ from placewright.objective import MaxLoad, Throughput
 from placewright.one_copy import one_copy
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
+from placewright.result import Status
 from placewright.solve import solve
 from placewright.units import format_seconds
 
@@ -29,7 +30,7 @@ __all__ = ["Nearest", "Rules", "Stage", "as_it_is", "nearest"]
 
 Ints = npt.NDArray[np.int32]
 
-MOST_RETRIES = 8
+MOST_RETRIES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Rules:
         Whether all devices are of one host.
     one_accelerator : bool
         Whether one device at most is of another kind than ``cpu``, and one CPU.
+    embedding_on_cpu : bool
+        Whether what stands before the first layer is on a CPU where there is one.
     tied_twice : bool
         Whether the first and the last device each hold weights that the two share.
     apart : regular expression or None
@@ -68,6 +71,7 @@ class Rules:
     unit: Literal["module", "operator"] = "module"
     one_host: bool = False
     one_accelerator: bool = False
+    embedding_on_cpu: bool = False
     tied_twice: bool = True
     apart: re.Pattern[str] | None = None
 
@@ -134,6 +138,8 @@ def nearest(problem: Problem, plan: Plan, rules: Rules, *, budget: float | Budge
     groups = _groups(posed.graph, units, rules)
     if rules.tied_twice:
         posed = _untied(posed, groups)
+    if rules.embedding_on_cpu and len(groups) > sum(bool(unit.stack == main_stack(units)) for unit in units):
+        posed = _on_cpus(posed, groups[0])
     alone = len(plan.copies) <= 1 and not plan.replicas
     if (
         alone
@@ -141,7 +147,8 @@ def nearest(problem: Problem, plan: Plan, rules: Rules, *, budget: float | Budge
         and (kept := plan_for(posed, plan.device_of, schedule=plan.schedule))
     ):
         return Nearest(posed, kept, _stages(units, kept.device_of), False, True, "")
-    found: list[Plan] = []
+    most = _where_most_is(posed, plan, groups)
+    found = [most] if most is not None and _says(posed, most, groups, rules) else []
     sure = rules.apart is None or not apart_of(posed, range(len(posed.graph)), rules.apart)
     for devices in _choices(posed, rules):
         row = _row(posed, groups, devices, rules, clock) if rules.unit == "module" else None
@@ -150,7 +157,7 @@ def nearest(problem: Problem, plan: Plan, rules: Rules, *, budget: float | Budge
         if rules.apart is not None and rules.ordered and not sure:
             first = [i for i in devices if rules.cpus == "first" and posed.cluster.devices[i].kind == "cpu"]
             found += some_apart(posed, plan, row and row[0], groups, devices, first, rules.apart, clock)
-        other = _anywhere(posed, plan, groups, devices, clock, seed) if not rules.ordered else row
+        other = _anywhere(posed, groups, devices, clock, seed) if not rules.ordered else row
         found += [other[0]] if other is not None else []
         sure &= other is None or other[1]
     if not found:
@@ -221,8 +228,12 @@ def _groups(graph: OperatorGraph, units: Sequence[Unit], rules: Rules) -> list[l
             "(as model.layers.3.mlp is); use another --format"
         )
     rows = []
+    first = 0
+    if rules.embedding_on_cpu and layers[0]:
+        rows.append([v for unit in units[: layers[0]] for v in unit.operators])
+        first = layers[0]
     for k, at in enumerate(layers):
-        low = 0 if k == 0 else at
+        low = first if k == 0 else at
         high = layers[k + 1] if k + 1 < len(layers) else len(units)
         rows.append([v for unit in units[low:high] for v in unit.operators])
     return rows
@@ -244,6 +255,17 @@ def _untied(problem: Problem, groups: Sequence[Sequence[int]]) -> Problem:
     if operators == list(graph.operators) and len(classes) == len(graph.colocation):
         return problem
     return _with(problem, OperatorGraph(operators, graph.tensors, classes, graph.name, graph.source))
+
+
+def _on_cpus(problem: Problem, row: Sequence[int]) -> Problem:
+    """Return the problem with operators on CPUs alone, where there are any."""
+    cpu = np.array([d.kind == "cpu" for d in problem.cluster.devices])
+    if not cpu.any():
+        return problem
+    times = problem.times.processing_s.copy()
+    times[np.ix_(list(row), ~cpu)] = np.inf
+    among = replace(problem.times, processing_s=times)
+    return Problem(problem.graph, problem.cluster, among, problem.objective, problem.wishes, problem.name)
 
 
 def _choices(problem: Problem, rules: Rules) -> Iterator[list[int]]:
@@ -294,11 +316,12 @@ def _row(
             if best is not None:
                 exact = split.exact and retry == 0
                 return (best, True) if exact else (_shifted(problem, groups, at, best, clock), False)
-        over = [i for i, use in enumerate(judged.devices) if use.memory_bytes > problem.cluster.capacity_bytes[i]]
-        for i in over or range(len(capacity)):
-            capacity[i] *= (
-                0.97 if not over else min(0.97, problem.cluster.capacity_bytes[i] / judged.devices[i].memory_bytes)
-            )
+        over = [
+            use.memory_bytes - limit for use, limit in zip(judged.devices, problem.cluster.capacity_bytes, strict=True)
+        ]
+        if max(over) <= 0:
+            return None
+        capacity -= np.maximum(over, 0)
     return None
 
 
@@ -329,10 +352,20 @@ def _shifted(problem: Problem, groups: Sequence[Sequence[int]], at: list[int], b
     return best
 
 
+def _where_most_is(problem: Problem, plan: Plan, groups: Sequence[Sequence[int]]) -> Plan | None:
+    """Put each group where most of its time is spent, of the devices that may run all of it."""
+    p = np.where(np.isfinite(problem.times.processing_s), problem.times.processing_s, 0.0)
+    at = []
+    for row in map(list, groups):
+        spent = np.bincount(plan.device_of[row], weights=p[row, plan.device_of[row]], minlength=len(problem.cluster))
+        at.append(int(np.where(problem.allowed[row].all(axis=0), spent, -1.0).argmax()))
+    return plan_for(problem, placed(problem, groups, at))
+
+
 def _anywhere(
-    problem: Problem, plan: Plan, groups: Sequence[Sequence[int]], devices: Sequence[int], clock: Budget, seed: int
+    problem: Problem, groups: Sequence[Sequence[int]], devices: Sequence[int], clock: Budget, seed: int
 ) -> tuple[Plan, bool] | None:
-    """Solve with groups as colocation classes, and compare with each where most of its time is spent."""
+    """Solve with groups as colocation classes."""
     graph = problem.graph
     tied = OperatorGraph(
         graph.operators,
@@ -345,23 +378,13 @@ def _anywhere(
     times[:, list(devices)] = problem.times.processing_s[:, list(devices)]
     among = replace(problem.times, processing_s=times)
     whole = Problem(tied, problem.cluster, among, problem.objective, problem.wishes, problem.name)
-    p = np.where(np.isfinite(problem.times.processing_s), problem.times.processing_s, 0.0)
-    at = []
-    for row in groups:
-        spent = np.bincount(
-            plan.device_of[list(row)], weights=p[list(row), plan.device_of[list(row)]], minlength=len(problem.cluster)
-        )
-        at.append(int(spent.argmax()))
-    started = plan_for(whole, placed(problem, groups, at))
     result = solve(whole, budget=clock, seed=seed)
     if result.infeasible:
         return None
-    best = min((q for q in (started, result.plan) if q is not None), key=lambda q: q.value_s, default=None)
-    if best is None:
+    if result.plan is None:
         return None
-    judged = plan_for(problem, best.device_of, schedule=best.schedule, call_of=best.call_of)
-    sure = result.lower_bound_s >= best.value_s * (1 - 1e-6)
-    return None if judged is None else (judged, sure)
+    judged = plan_for(problem, result.plan.device_of, schedule=result.plan.schedule, call_of=result.plan.call_of)
+    return None if judged is None else (judged, result.status is Status.OPTIMAL)
 
 
 def as_it_is(problem: Problem, plan: Plan) -> Nearest:
