@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import placewright as pw
+from placewright.evaluate import judge, plan_for
 from placewright.host import available_cores
 from tests.cli.commands import Call
 
@@ -96,6 +100,51 @@ def test_run(placewright: Call, model: Path, workers: Path, tmp_path: Path) -> N
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"] and (tmp_path / "r.html").exists()
     shown = placewright("run", "plan.json", "--runs", "2", "--no-alone")
     assert shown.code == 0 and "where the prediction was off" in shown.out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux shows them")
+def test_run_goes_on_without_a_worker_that_is_killed(
+    placewright: Call, model: Path, workers: Path, tmp_path: Path
+) -> None:
+    """The plan without it is on the other one, written, run and reported; where operators are pinned to it: code 3."""
+    pins = ["--pin", "left*=one", "--pin", "right*=two"]
+    plan = ["plan", model, "--cluster", workers, "--costs", "roofline", "--fuse", "none", "--budget", "0", *pins]
+    assert placewright(*plan, "-o", "pinned.json").code == 0
+    file = pw.read_plan("pinned.json")
+    problem = pw.Problem(file.problem.graph, file.problem.cluster, file.problem.times)
+    free = plan_for(problem, file.plan.device_of)
+    assert free is not None
+    pw.write_plan("plan.json", problem, pw.Result(free), judge(problem, free))
+    run = ("run", "--runs", "1", "--json", "--replan", "--budget", "0")
+    with killed("two"):
+        shown = placewright(*run, "plan.json", "-o", "new.json")
+    assert shown.code == 0 and [row["device"] for row in shown.json["lost"]] == ["two"]
+    assert "two is lost: the worker of device 'two' was killed by SIGKILL" in shown.err
+    assert set(pw.read_plan("new.json").plan.device_of.tolist()) == {0}
+    assert shown.json["plan"] == "new.json" and shown.json["measurements"][0]["max_relative_error"] <= 1e-5
+    with killed("two"):
+        shown = placewright(*run, "pinned.json")
+    assert shown.code == 3 and "without 'two' there is no plan" in shown.line
+    assert not (tmp_path / "pinned.replanned.json").exists()
+
+
+@contextmanager
+def killed(device: str) -> Iterator[None]:
+    """Kill the first worker of a device that is started meanwhile, as the system does for want of memory."""
+    from placewright.execute import onnx_process
+
+    start = onnx_process.WorkerProcess.send
+    left = [device]
+
+    def send(worker: onnx_process.WorkerProcess, job: object) -> None:
+        start(worker, job)
+        if worker.device.name in left:
+            left.remove(worker.device.name)
+            worker.process.kill()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnx_process.WorkerProcess, "send", send)
+        yield
 
 
 def test_a_mask_is_computed_on_both_devices(placewright: Call, workers: Path, tmp_path: Path) -> None:
