@@ -97,3 +97,15 @@ def test_what_has_no_number_to_take_the_sign_of_is_left(bench: OnnxBench) -> Non
     )
     unit.graph.output[0].type.tensor_type.elem_type = TensorProto.BOOL
     assert optimised_inside(unit.SerializeToString(), inputs, bench.session) is None
+
+
+def test_an_image_that_is_wanted_plain_after_all_is_not_converted_to_and_fro(bench: OnnxBench) -> None:
+    """A concatenation of 16 and 24 channels, of which a block of 16 takes only the former: nothing is converted."""
+    nodes = [helper.make_node("Concat", ["x", "z"], ["c"], axis=1), helper.make_node("Relu", ["c"], ["y"])]
+    inputs = [Input("x", "float32", (1, 16, 4, 4)), Input("z", "float32", (1, 24, 4, 4))]
+    unit = model(nodes, inputs, {})
+    inside = optimised_inside(unit, inputs, bench.session, blocked=True)
+    assert inside is not None and kinds(inside) == ["Concat", "Relu"]
+    feeds = {i.name: np.random.default_rng(1).random(i.shape, np.float32) - 0.5 for i in inputs}
+    expected = results(bench, unit, feeds, optimise=True)
+    np.testing.assert_array_equal(results(bench, inside.SerializeToString(), feeds, optimise=False)[0], expected[0])

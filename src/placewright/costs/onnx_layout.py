@@ -167,7 +167,12 @@ def _unwrapped(graph: onnx.GraphProto, outputs: Sequence[str], images: Sequence[
             pooling = readers.get(first[0].output[0], [])
             if len(pooling) != 1 or pooling[0].op_type != "MaxPool":
                 return False
-            first[0].input[0], first[0].output[0] = name, pooling[0].output[0]
+            back = readers.get(pooling[0].output[0], [])
+            if len(back) == 1 and back[0].op_type == "ReorderOutput" and back[0].output[0] == name:
+                for n in (first[0], back[0]):  # the model wants the plain layout after all
+                    graph.node.remove(n)
+            else:
+                first[0].input[0], first[0].output[0] = name, pooling[0].output[0]
             graph.node.remove(pooling[0])
         elif len(first) == 1 and first[0].op_type == "MaxPool" and first[0].output[0] == name:
             graph.node.remove(first[0])
