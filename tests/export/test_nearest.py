@@ -199,6 +199,38 @@ def test_experts_of_the_first_layers_go_to_the_cpu_where_memory_asks_for_it() ->
     assert found.plan.value_s == pytest.approx(8.0)
 
 
+def test_an_embedding_in_ram_leaves_the_layers_where_they_are() -> None:
+    """A target that has embeddings in RAM moves the embedding alone: 5 + 0.5 + 5 x 1 s in place of 6 x 1 s."""
+    devices = [Device("ram", kind="cpu"), Device("gpu")]
+    problem = chain(NAMES, devices, times=np.tile([5.0, 1.0], (6, 1)))
+    rules = replace(ROW, ends=False, cpus="first", embedding_on_cpu=True)
+    found = nearest(problem, placed(problem, [1] * 6), rules)
+    assert found.plan.device_of.tolist() == [0, 1, 1, 1, 1, 1]
+    assert found.plan.value_s == pytest.approx(10.5)
+    assert found.layers == (0, 2)
+    alone = chain(NAMES, [Device("gpu")])
+    assert not nearest(alone, placed(alone, [0] * 6), rules).changed  # there is no CPU to have it
+
+
+def test_live_tensors_take_from_a_split_no_more_than_they_need() -> None:
+    """A device of 4,500 bytes has room for four layers' weights, and with two live tensors for two of them.
+
+    A layer and a tensor have 1,000 bytes each. All four need 6,000, three 5,000; each pass leaves what was too much to
+    live tensors, until two and two fit.
+    """
+    names = [f"h.{k}.a" for k in range(4)]
+    graph = OperatorGraph(
+        [Operator(name, weight_bytes=1000) for name in names], [Tensor(f"t{k}", k, (k + 1,), 1000) for k in range(3)]
+    )
+    cluster = Cluster(
+        [Device("a", memory_bytes=4500), Device("b", memory_bytes=4500)], [Link(0.5, 1e9, link_class="same-host")]
+    )
+    problem = Problem(graph, cluster, np.ones((4, 2)))
+    plan = placed(problem, [0, 1, 0, 1])
+    found = nearest(problem, plan, ROW)
+    assert [len(stage.units) for stage in found.stages] == [2, 2]
+
+
 def test_copies_and_replicas_become_one() -> None:
     """A target that runs one copy gets the best row of one; it is compared with all copies together."""
     problem = chain(NAMES, [Device("a"), Device("b")], objective=Throughput())

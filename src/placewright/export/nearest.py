@@ -263,7 +263,7 @@ def _on_cpus(problem: Problem, row: Sequence[int]) -> Problem:
     if not cpu.any():
         return problem
     times = problem.times.processing_s.copy()
-    times[np.ix_(list(row), ~cpu)] = np.inf
+    times[np.array(row)[:, None], ~cpu] = np.inf
     among = replace(problem.times, processing_s=times)
     return Problem(problem.graph, problem.cluster, among, problem.objective, problem.wishes, problem.name)
 
