@@ -76,6 +76,12 @@ def llama_4() -> Trained:
     return _language(transformers.LlamaForCausalLM, config, 4, 128)
 
 
+def llama_4_bf16() -> Trained:
+    """Make llama_4 in 16 bits, but for what it computes in 32."""
+    module, inputs = llama_4()
+    return module.to(torch.bfloat16), inputs
+
+
 def vit_4() -> Trained:
     """ViT of 4 layers of width 192 on four pictures."""
     sizes = {"hidden_size": 192, "num_hidden_layers": 4, "num_attention_heads": 3, "intermediate_size": 768}
@@ -96,7 +102,7 @@ def mobilenet_v2() -> Trained:
     return _pictures(cost_networks.mobilenet_v2()[0], 4)
 
 
-NETWORKS: tuple[Callable[[], Trained], ...] = (gpt2_4, bert_4, llama_4, vit_4, resnet_50, mobilenet_v2)
+NETWORKS: tuple[Callable[[], Trained], ...] = (gpt2_4, bert_4, llama_4, llama_4_bf16, vit_4, resnet_50, mobilenet_v2)
 
 
 class Part(NamedTuple):
@@ -160,7 +166,7 @@ def parts_of(network: Callable[[], Trained]) -> Iterator[Part]:
         for parameter in module.parameters():
             parameter.requires_grad_()
         again, _, kept = allocations(partial(module, *inputs))
-        yield Part(sum(kept_bytes(found.saved, "full")[0].values()), again)
+        yield Part(sum(kept_bytes(found.storages, "full")[0].values()), again)
         del kept
 
 
@@ -172,10 +178,10 @@ def shortfall(network: Callable[[], Trained]) -> float:
     module, inputs = network()
     program = export_module(module, tuple(t.to("meta") for t in inputs))
     position = {v.name: k for k, v in enumerate(take_apart(program).operators)}
-    saved = training_memory(program).saved
+    saved = [s for s in training_memory(program).storages if s.savers]
     short = [0] * (len(position) + 1)
     for tensor in saved:
-        ends = [position[v] for v in tensor.operators]
+        ends = [position[v] for v in tensor.savers]
         short[min(ends) + 1] += tensor.size_bytes
         short[max(ends) + 1] -= tensor.size_bytes
     return max(accumulate(short)) / sum(t.size_bytes for t in saved)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from placewright.cluster import Cluster
 from placewright.costs.kv_cache import layer_caches
@@ -37,6 +37,8 @@ _NEEDS = {
 """Flags that mean something only with another."""
 
 Tell = Callable[[str], None]
+
+_T = TypeVar("_T")
 
 
 def check_memory_flags(flags: MemoryFlags) -> None:
@@ -117,7 +119,7 @@ def with_memory(
     if flags.workspace and not isinstance(objective, Makespan):
         from placewright.costs.torch_memory import program_memory
 
-        size = program_memory(_program(model, "--workspace")).activation_bytes
+        size = _followed(program_memory, _program(model, "--workspace")).activation_bytes
         return graph, _set_aside(cluster, size, "a sample", tell)
     return graph, cluster
 
@@ -134,7 +136,7 @@ def with_workspaces(
         return graph
     from placewright.costs.torch_memory import workspaces
 
-    sizes = workspaces(_program(model, "--workspace"))
+    sizes = _followed(workspaces, _program(model, "--workspace"))
     tell(f"workspace: up to {format_bytes(max(sizes.values(), default=0))} while an operator runs")
     return with_workspace(graph, {v.name: max(sizes.get(part, 0) for part in v.part_names) for v in graph.operators})
 
@@ -151,7 +153,7 @@ def _trained(
     from placewright.costs.torch_training import training_memory
 
     memory = training_memory(program)
-    kept, again = kept_bytes(memory.saved, as_recompute(flags.recompute or "none"))
+    kept, again = kept_bytes(memory.storages, as_recompute(flags.recompute or "none"))
     count = in_flight(objective, cluster, flags.micro_batches or 1, flags.schedule or "1f1b")
     made = with_training(graph, memory.parameters, kept, optimizer_named(optimizer), in_flight=count)
     tell(_told(optimizer, made, count))
@@ -222,6 +224,14 @@ def _program(model: str, option: str) -> ExportedProgram:
     from placewright.costs.profile_torch import program_of
 
     return program_of(model)
+
+
+def _followed(follow: Callable[[ExportedProgram], _T], program: ExportedProgram) -> _T:
+    try:
+        return follow(program)
+    except (RuntimeError, TypeError, ValueError, LookupError, NotImplementedError, AssertionError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise InvalidInput(f"--workspace can't follow this network without data ({reason}); leave it out") from None
 
 
 def _configuration_of(model: str) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from placewright.capture.torch_export import export_module  # noqa: E402
-from placewright.costs.recomputation import Saved, kept_bytes  # noqa: E402
+from placewright.costs.recomputation import Storage, kept_bytes  # noqa: E402
 from placewright.costs.torch_training import training_memory  # noqa: E402
 from placewright.errors import InvalidInput  # noqa: E402
 from tests.costs.trained import IDS, PICTURES, Convolutions, Decoder, Perceptron  # noqa: E402
@@ -39,8 +39,9 @@ def test_a_perceptron_by_hand() -> None:
     Parameters: 8 x 16 + 16 and 16 x 4 + 4 numbers of 4 bytes.
     """
     found = training_memory(export_module(Perceptron(), (torch.zeros(5, 8), torch.zeros(5, 4))))
-    assert [s.size_bytes for s in found.saved] == [4 * 5 * 16, 4 * 5 * 4]
-    assert [s.operators[0] for s in found.saved] == ["relu", "mse_loss"] and found.saved[0].maker == "relu"
+    saved = [s for s in found.storages if s.savers]
+    assert [s.size_bytes for s in saved] == [4 * 5 * 16, 4 * 5 * 4]
+    assert [s.savers[0] for s in saved] == ["relu", "mse_loss"] and [s.maker for s in saved] == ["relu", "down"]
     assert sorted(found.parameters.values()) == [(68, 4 * 68), (144, 4 * 144)]
     # The largest gradient that comes and goes is that of the first weight; the gradient of its input is not wanted.
     assert 4 * 144 <= found.working_bytes <= found.peak_bytes <= found.saved_bytes + found.working_bytes
@@ -56,13 +57,12 @@ def test_as_much_is_saved_as_by_autograd(network: Callable[[], nn.Module], input
 def test_layers_that_are_computed_again_keep_their_inputs() -> None:
     """As much as torch's checkpointing of each layer keeps; what a layer makes anew is the rest."""
     module = Decoder().train()
-    saved = training_memory(export_module(module, IDS)).saved
-    kept, again = kept_bytes(saved, "full")
-    whole = sum(s.size_bytes for s in saved)
+    found = training_memory(export_module(module, IDS))
+    kept, again = kept_bytes(found.storages, "full")
     # Embedding -> layer 0 and layer 0 -> layer 1: 3 x 8 x 16 numbers each; beyond the layers the head and its loss.
     inside = sum(size for name, size in kept.items() if name.startswith("layers."))
     assert inside == 2 * 4 * 3 * 8 * 16
-    assert sum(kept.values()) + 2 * again == whole
+    assert sum(kept.values()) + 2 * again == found.saved_bytes
     module.again = True
     assert sum(kept.values()) == kept_by_autograd(module, IDS)
 
@@ -99,6 +99,6 @@ def test_a_network_without_parameters() -> None:
 
 def test_a_tensor_that_a_layer_leaves_to_the_next_is_kept_there() -> None:
     """Made and saved in layer 0, and saved in layer 1 too: computed again in one, kept at the other."""
-    saved = [Saved(("h.0.act", "h.1.norm"), "h.0.act", 8)]
-    assert kept_bytes(saved, "none") == ({"h.0.act": 8}, 0)
-    assert kept_bytes(saved, "full") == ({"h.1.norm": 8}, 8)
+    made = [Storage("h.0.act", 8, ("h.0.act", "h.1.norm"), ("h.1.norm",))]
+    assert kept_bytes(made, "none") == ({"h.0.act": 8}, 0)
+    assert kept_bytes(made, "full") == ({"h.1.norm": 8}, 8)

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from placewright.errors import InvalidInput
 
-__all__ = ["Recompute", "Saved", "as_recompute", "kept_bytes", "layer_of"]
+__all__ = ["Recompute", "Storage", "as_recompute", "kept_bytes", "layers_of"]
 
 Recompute: TypeAlias = Literal["none", "full"]
 
-_NUMBERED = re.compile(r".*\d$")
 
-
-class Saved(NamedTuple):
-    """A storage that is saved for the backward pass.
+class Storage(NamedTuple):
+    """What a tensor, with all views of it, holds during a forward pass.
 
     Attributes
     ----------
-    operators : tuple of str
-        That save it, by name, in their order.
     maker : str
-        That made it.
+        Operator that made it, by name.
     size_bytes : int
+    savers : tuple of str
+        Operators that save it for the backward pass, in their order.
+    readers : tuple of str
+        Operators that read it, in their order.
     """
 
-    operators: tuple[str, ...]
     maker: str
     size_bytes: int
+    savers: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
 
 
 def as_recompute(name: str) -> Recompute:
@@ -40,35 +40,49 @@ def as_recompute(name: str) -> Recompute:
     raise InvalidInput(f"--recompute {name!r} is unknown; use one of {', '.join(get_args(Recompute))}")
 
 
-def layer_of(operator: str) -> str:
-    """Name the layer of an operator: its module path up to the first numbered module; empty where there is none.
+def layers_of(operators: Iterable[str]) -> dict[str, str]:
+    """Find the layer of each operator: its module path up to the first module of a list; empty where there is none.
 
-    Numbered modules that follow each other at once are one.
+    A list's modules are called by a number, or by one word and different numbers. Such that follow each other at once
+    are one.
 
     Examples
     --------
-    >>> layer_of("encoder.layer.3.attention.query"), layer_of("features.stage1.unit2.conv"), layer_of("head.add_1")
-    ('encoder.layer.3', 'features.stage1.unit2', '')
+    >>> layers_of(["gpt2.h.3.attention.query", "gpt2.head.add_1"])
+    {'gpt2.h.3.attention.query': 'gpt2.h.3', 'gpt2.head.add_1': ''}
+    >>> set(layers_of([f"net2.stage{k}.unit{j}.conv" for k in (1, 2) for j in (1, 2)]).values()) == {
+    ...     "net2.stage1.unit1", "net2.stage1.unit2", "net2.stage2.unit1", "net2.stage2.unit2"}
+    True
     """
-    path = operator.split(".")[:-1]
-    numbered = [k for k, part in enumerate(path) if _NUMBERED.match(part)]
-    if not numbered:
-        return ""
-    end = numbered[0]
-    while end + 1 in numbered:
-        end += 1
-    return ".".join(path[: end + 1])
+    paths = {name: name.split(".")[:-1] for name in operators}
+    numbers: dict[tuple[str, ...], set[str]] = {}
+    for path in paths.values():
+        for k, part in enumerate(path):
+            word = part.rstrip("0123456789")
+            if word != part:
+                numbers.setdefault((*path[:k], word), set()).add(part)
+
+    def listed(path: list[str], k: int) -> bool:
+        word = path[k].rstrip("0123456789")
+        return word != path[k] and (not word or len(numbers[*path[:k], word]) > 1)
+
+    found = {}
+    for name, path in paths.items():
+        start = next((k for k in range(len(path)) if listed(path, k)), len(path))
+        end = next((k for k in range(start, len(path)) if not listed(path, k)), len(path))
+        found[name] = ".".join(path[:end]) if start < len(path) else ""
+    return found
 
 
-def kept_bytes(saved: Iterable[Saved], recompute: Recompute) -> tuple[dict[str, int], int]:
+def kept_bytes(storages: Iterable[Storage], recompute: Recompute) -> tuple[dict[str, int], int]:
     """Find what each operator keeps for the backward pass of a micro-batch, and what is computed again at a time.
 
-    A tensor counts at the first operator that saves it. With ``full`` every layer (:func:`layer_of`) is computed again
-    just before its backward pass: of what its operators save only what comes from outside the layer is kept.
+    A storage counts at the first operator that saves it. With ``full`` each layer (:func:`layers_of`) is computed again
+    just before its backward pass: what it makes itself goes, and what it reads from outside is kept, as its inputs.
 
     Parameters
     ----------
-    saved : iterable of Saved
+    storages : iterable of Storage
     recompute : {"none", "full"}
 
     Returns
@@ -80,19 +94,23 @@ def kept_bytes(saved: Iterable[Saved], recompute: Recompute) -> tuple[dict[str, 
 
     Examples
     --------
-    The layer keeps its input of 8 B, and makes its own 4 B anew:
+    The layer keeps its input of 8 B, which nothing saves, and makes its own 4 B anew:
 
-    >>> saved = [Saved(("h.0.norm",), "embed", 8), Saved(("h.0.act", "h.0.out"), "h.0.fc", 4)]
-    >>> kept_bytes(saved, "none"), kept_bytes(saved, "full")
-    (({'h.0.norm': 8, 'h.0.act': 4}, 0), ({'h.0.norm': 8}, 4))
+    >>> made = [Storage("embed", 8, readers=("h.0.cast",)), Storage("h.0.cast", 4, ("h.0.fc",), ("h.0.fc",))]
+    >>> kept_bytes(made, "none"), kept_bytes(made, "full")
+    (({'h.0.fc': 4}, 0), ({'h.0.cast': 8}, 4))
     """
+    storages = list(storages)
+    layer = layers_of({name: None for s in storages for name in (s.maker, *s.savers, *s.readers)})
     kept: dict[str, int] = {}
     again: dict[str, int] = {}
-    for tensor in saved:
-        own = layer_of(tensor.maker) if recompute == "full" else ""
-        outside = [v for v in tensor.operators if not own or layer_of(v) != own]
+    for storage in storages:
+        own = layer[storage.maker] if recompute == "full" else ""
+        outside = [v for v in storage.savers if not own or layer[v] != own]
+        if recompute == "full":
+            outside += [v for v in storage.readers if layer[v] not in ("", own)]
         if outside:
-            kept[outside[0]] = kept.get(outside[0], 0) + tensor.size_bytes
-        if len(outside) < len(tensor.operators):
-            again[own] = again.get(own, 0) + tensor.size_bytes
+            kept[outside[0]] = kept.get(outside[0], 0) + storage.size_bytes
+        if own and any(layer[v] == own for v in storage.savers):
+            again[own] = again.get(own, 0) + storage.size_bytes
     return kept, max(again.values(), default=0)

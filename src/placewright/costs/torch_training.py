@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from placewright.capture.torch_alias import operator_name
 from placewright.capture.torch_inline import attribute
 from placewright.capture.torch_meta import concrete, on_meta, tensors_of
 from placewright.capture.torch_program import TorchProgram, take_apart, weights_read
-from placewright.costs.recomputation import Saved
+from placewright.costs.recomputation import Storage
 from placewright.errors import InvalidInput
 
 __all__ = ["TrainingMemory", "training_memory"]
@@ -36,8 +36,8 @@ class TrainingMemory:
     ----------
     parameters : dict of str to (int, int)
         Numbers and bytes of the parameters that are trained, by the operator that reads them first.
-    saved : tuple of Saved
-        What the forward pass leaves for the backward pass, each storage once.
+    storages : tuple of Storage
+        What the forward pass makes, in its order.
     working_bytes : int
         Most that lives at any instant of either pass beside what is saved: results on their way to their readers,
         gradients of activations, a parameter's gradient before it is added, and what operators take in between.
@@ -46,19 +46,29 @@ class TrainingMemory:
     """
 
     parameters: Mapping[str, tuple[int, int]]
-    saved: tuple[Saved, ...]
+    storages: tuple[Storage, ...]
     working_bytes: int
     peak_bytes: int
 
     @property
     def saved_bytes(self) -> int:
-        """Bytes of all that is saved."""
-        return sum(s.size_bytes for s in self.saved)
+        """Bytes of all that is saved for the backward pass."""
+        return sum(s.size_bytes for s in self.storages if s.savers)
 
     @property
     def parameter_bytes(self) -> int:
         """Bytes of all parameters that are trained."""
         return sum(size for _, size in self.parameters.values())
+
+
+@dataclass(slots=True)
+class _Made:
+    """A storage while it is followed."""
+
+    maker: str
+    size: int
+    savers: dict[str, None] = field(default_factory=dict)
+    readers: dict[str, None] = field(default_factory=dict)
 
 
 class _Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -69,9 +79,8 @@ class _Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.alive = given  # lest another storage gets the address of one
         self.given = {t.untyped_storage()._cdata for t in given}
         self.at = ""
-        self.maker: dict[int, tuple[str, int]] = {}
-        self.kept: dict[int, tuple[int, dict[str, None]]] = {}
-        self.rows: list[tuple[dict[str, None], str, int]] = []
+        self.living: dict[int, _Made] = {}
+        self.rows: list[_Made] = []
         self.live = self.peak = self.live_kept = self.working = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -79,8 +88,9 @@ class _Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in tensors_of(result):
             storage = tensor.untyped_storage()
             key, size = storage._cdata, storage.nbytes()
-            if key not in self.given and key not in self.maker:
-                self.maker[key] = self.at, size
+            if key not in self.given and key not in self.living:
+                self.living[key] = _Made(self.at, size)
+                self.rows.append(self.living[key])
                 self.live += size
                 weakref.finalize(storage, self._gone, key)
         workspace = _workspace(func, args, result)
@@ -90,19 +100,23 @@ class _Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def save(self, tensor: torch.Tensor) -> torch.Tensor:
         """Note that autograd saves a tensor."""
-        key = tensor.untyped_storage()._cdata
-        if key in self.maker and key not in self.kept:
-            maker, size = self.maker[key]
-            self.kept[key] = size, {}
-            self.live_kept += size
-            self.rows.append((self.kept[key][1], maker, size))
-        if key in self.kept:
-            self.kept[key][1][self.at] = None
+        made = self.living.get(tensor.untyped_storage()._cdata)
+        if made is not None:
+            self.live_kept += 0 if made.savers else made.size
+            made.savers[self.at] = None
         return tensor.detach()
 
+    def read(self, value: Any) -> None:
+        """Note that the operator at hand reads what is in a value."""
+        for tensor in tensors_of(value):
+            made = self.living.get(tensor.untyped_storage()._cdata)
+            if made is not None:
+                made.readers[self.at] = None
+
     def _gone(self, key: int) -> None:
-        self.live -= self.maker.pop(key)[1]
-        self.live_kept -= self.kept.pop(key, (0,))[0]
+        made = self.living.pop(key)
+        self.live -= made.size
+        self.live_kept -= made.size if made.savers else 0
 
 
 def _workspace(func: Any, args: Any, result: Any) -> int:
@@ -138,7 +152,7 @@ def training_memory(program: ExportedProgram) -> TrainingMemory:
         with followed, torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(followed.save, lambda t: t):
             outputs = [t for t in _outputs(parts, values, followed, names) if t.requires_grad]
             values.clear()
-            followed.at = ""
+            followed.at, forward = "", len(followed.rows)
             if outputs:
                 torch.autograd.backward(outputs, [torch.ones_like(t) for t in outputs])
     except (RuntimeError, TypeError, NotImplementedError) as error:
@@ -149,8 +163,8 @@ def training_memory(program: ExportedProgram) -> TrainingMemory:
         ) from None
     if not outputs:
         raise InvalidInput("no output depends on a parameter, so there is nothing to train; give a module that trains")
-    saved = tuple(Saved(tuple(operators), maker, size) for operators, maker, size in followed.rows)
-    return TrainingMemory(_parameters(parts), saved, followed.working, followed.peak)
+    storages = [Storage(s.maker, s.size, tuple(s.savers), tuple(s.readers)) for s in followed.rows[:forward]]
+    return TrainingMemory(_parameters(parts), tuple(storages), followed.working, followed.peak)
 
 
 def _given(parts: TorchProgram) -> tuple[dict[Node, Any], list[torch.Tensor]]:
@@ -203,6 +217,7 @@ def _outputs(
     for node in nodes:
         if node.op == "call_function":
             followed.at = names.get(node.name, followed.at)
+            followed.read([values[source] for source in node.all_input_nodes])
             values[node] = _called(node, values)
         elif node.op == "output":
             returned = tensors_of(torch.fx.map_arg(node.args, values.__getitem__))
