@@ -22,7 +22,7 @@ from placewright.export.modules import Unit, main_stack, units_of
 from placewright.plan import Plan
 from placewright.problem import Problem
 
-__all__ = ["accelerate_plan", "exo_plan", "llama_cpp_plan", "on_meta"]
+__all__ = ["accelerate_plan", "exo_plan", "llama_cpp_plan", "on_meta", "vllm_plan"]
 
 Ints = npt.NDArray[np.int32]
 
@@ -124,6 +124,23 @@ def exo_plan(problem: Problem) -> Plan | None:
     memory = [problem.cluster.capacity_bytes[i] for i in nodes]
     ends = [round(layers * part / sum(memory)) for part in accumulate(memory)]
     at = [next(i for i, end in zip(nodes, ends, strict=True) if k < end) for k in range(layers)]
+    return plan_for(problem, _dealt(problem, units, [*at, at[-1]], at[0]))
+
+
+def vllm_plan(problem: Problem) -> Plan | None:
+    """Split as vLLM does without ``VLLM_PP_LAYER_PARTITION``: as many layers on each accelerator, all of them used.
+
+    Layers that are left over go to the stages before the last one, from its end (``get_pp_indices``).
+    """
+    stages = [i for i, d in enumerate(problem.cluster.devices) if d.kind != "cpu"]
+    units = units_of(problem.graph)
+    layers = sum(unit.stack == main_stack(units) for unit in units)
+    if not stages or layers < len(stages):
+        return None
+    counts = [layers // len(stages)] * len(stages)
+    for k in range(layers % len(stages)):
+        counts[-2 - k] += 1
+    at = [i for i, count in zip(stages, counts, strict=True) for _ in range(count)]
     return plan_for(problem, _dealt(problem, units, [*at, at[-1]], at[0]))
 
 
