@@ -1,15 +1,20 @@
-"""Micro-batches in flight, as counted before a plan is known, against the orders that are run."""
+"""What the flags about memory ask for; micro-batches in flight as counted, against the orders that are run."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.cluster import Cluster, Device
+from placewright.errors import InvalidInput
 from placewright.execute.schedule_orders import Step, most_in_flight, order_of, own_actions
+from placewright.graph import Operator, OperatorGraph
+from placewright.memory_flags import MemoryFlags
 from placewright.objective import Makespan, MaxLoad, Objective, Offload, Throughput
-from placewright.posing_memory import in_flight
+from placewright.posing_memory import in_flight, set_aside, with_memory
 
 
 def cluster(devices: int, cpus: int = 0) -> Cluster:
@@ -52,3 +57,35 @@ def test_no_stage_keeps_more_than_was_counted(data: st.DataObject, devices: int,
 def test_what_an_objective_leaves_in_flight(objective: Objective, cpus: int, counted: int) -> None:
     """Of 8 micro-batches under 1F1B on 3 devices."""
     assert in_flight(objective, cluster(3, cpus), 8, "1f1b") == counted
+
+
+def test_an_onnx_network_has_no_backward_pass_to_follow() -> None:
+    """What needs torch says so before anything is read."""
+    graph = OperatorGraph([Operator("a", "Gemm", weight_bytes=8)])
+    for flags in (MemoryFlags(optimizer="sgd"), MemoryFlags(workspace=True)):
+        with pytest.raises(
+            InvalidInput, match=r"--(optimizer|workspace) is for networks of torch .*'net.onnx' is ONNX"
+        ):
+            with_memory(flags, "net.onnx", graph, cluster(1), MaxLoad(), lambda line: None)
+
+
+def test_the_part_about_text_says_what_is_kept(tmp_path: Path) -> None:
+    """Of a configuration with several parts; an ONNX network takes caches like any other."""
+    (tmp_path / "config.json").write_text(
+        '{"text_config": {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8}, "vision_config": {}}'
+    )
+    graph = OperatorGraph([Operator("attend", "GroupQueryAttention")])
+    told: list[str] = []
+    flags = MemoryFlags(context="16", config=tmp_path)
+    made, same = with_memory(flags, "net.onnx", graph, cluster(1), MaxLoad(), told.append)
+    assert made.operators[0].kv_cache_bytes == 16 * 2 * 8 * 2 and same == cluster(1)
+    assert told == ["KV cache of 1 x 16 tokens: 512 B"]
+
+
+def test_no_more_is_set_aside_than_there_is() -> None:
+    """A device that is smaller than what comes and goes has no room left, and one without a limit none to set aside."""
+    devices = Cluster(
+        [Device("small", memory_bytes=8), Device("large", memory_bytes=100, reserve_bytes=10), Device("any")]
+    )
+    made = set_aside(devices, 20, "a sample", lambda line: None)
+    assert [d.reserve_bytes for d in made.devices] == [8, 30, 0]

@@ -22,7 +22,7 @@ from placewright.units import format_bytes, parse_tokens
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["check_memory_flags", "in_flight", "with_memory", "with_profiled_training", "with_workspaces"]
+__all__ = ["check_memory_flags", "in_flight", "set_aside", "with_memory", "with_profiled_training", "with_workspaces"]
 
 SCHEDULES = ("1f1b", "gpipe")
 
@@ -120,7 +120,7 @@ def with_memory(
         from placewright.costs.torch_memory import program_memory
 
         size = _followed(program_memory, _program(model, "--workspace")).activation_bytes
-        return graph, _set_aside(cluster, size, "a sample", tell)
+        return graph, set_aside(cluster, size, "a sample", tell)
     return graph, cluster
 
 
@@ -157,7 +157,7 @@ def _trained(
     count = in_flight(objective, cluster, flags.micro_batches or 1, flags.schedule or "1f1b")
     made = with_training(graph, memory.parameters, kept, optimizer_named(optimizer), in_flight=count)
     tell(_told(optimizer, made, count))
-    return made, _set_aside(cluster, memory.working_bytes + again, "a micro-batch", tell)
+    return made, set_aside(cluster, memory.working_bytes + again, "a micro-batch", tell)
 
 
 def with_profiled_training(
@@ -255,7 +255,8 @@ def _text_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return text if isinstance(text, Mapping) else config
 
 
-def _set_aside(cluster: Cluster, size: int, what: str, tell: Tell) -> Cluster:
+def set_aside(cluster: Cluster, size: int, what: str, tell: Tell) -> Cluster:
+    """Keep so many bytes more of each device's memory free, at most all of it."""
     tell(f"set aside on each device: {format_bytes(size)} that come and go while {what} is computed")
     devices = [
         d if d.memory_bytes is None else replace(d, reserve_bytes=min(d.memory_bytes, d.reserve_bytes + size))
