@@ -68,6 +68,9 @@ def test_generations_are_under_way_at_once(group: ResidentGroup) -> None:
         engine.forget(stream)
     engine.watch(60.0)
     assert engine.failure == ""
+    group._last_reply -= 1e6  # the ranks were asked nothing for so long: that is not silence
+    group.tell(kind="forget", stream=0)
+    assert group.stalled_s() < 1e5
 
 
 def test_a_rank_that_dies_is_named_and_no_process_is_left(group: ResidentGroup) -> None:

@@ -77,6 +77,7 @@ class ResidentGroup:
         self._waiting: dict[int, _Waiting] = {}
         self._lock = threading.Lock()
         self._number = 0
+        self._last_reply = time.monotonic()
 
     def __enter__(self) -> Self:
         try:
@@ -103,6 +104,8 @@ class ResidentGroup:
                 future.set_exception(ExecutionError(self.failure or "the ranks are not running"))
                 return future
             self._number += 1
+            if not self._waiting:
+                self._last_reply = time.monotonic()  # whoever is asked nothing is not silent
             command = Command(self._number, **content)  # type: ignore[arg-type]
             self._waiting[self._number] = _Waiting(future, [None] * len(self._processes))
             for process in self._processes:
@@ -154,7 +157,6 @@ class ResidentGroup:
             process.send(self._job)
         until = time.monotonic() + LOADING_S
         self.ready = self._all_ready(until)
-        self._last_reply = time.monotonic()
         for k, process in enumerate(self._processes):
             process.attend(lambda message, k=k: self._replied(k, message))  # type: ignore[misc]
 
