@@ -1,10 +1,10 @@
 """Eight models on six clusters that people describe: our plans against the splits of the tools that they use.
 
 Every placement is judged on the same problem by the same judge: accelerate's own ``infer_auto_device_map`` with
-``max_memory`` as it is (``auto``) and by ``get_balanced_memory`` (``balanced``); llama.cpp's split of whole layers in
-proportion to the memory of the GPUs, with as many layers on them as fit (``llama.cpp``); layers in proportion to the
-memory of all GPUs, or of all CPUs where there are none, as exo has them (``by memory``); and the best single device.
-Room for the KV cache is taken off the memory that each of them is told, in proportion to the weights.
+``max_memory`` as it is (``auto``) and by ``get_balanced_memory`` (``balanced``); of decoders llama.cpp's split of whole
+layers in proportion to the memory of the GPUs, with as many layers on them as fit (``llama.cpp``), and layers in
+proportion to the memory of all GPUs, or of all CPUs where there are none, as exo has them (``by memory``); and the best
+single device. Room for the KV cache is taken off the memory that each of them is told, in proportion to the weights.
 
 Run ``python -m benchmarks.quality.language_models [--budget 10] [--models A,B] [--clusters C,D] [-o FILE.json]``.
 """
@@ -65,6 +65,11 @@ class Case:
         """Of the problem."""
         return self.problem.cluster
 
+    @property
+    def decodes_only(self) -> bool:
+        """Whether it is a decoder alone, as those are that tools split by layers."""
+        return self.model is not None and all(p.stream in ("text", "last") for p in self.model.parts)
+
     def layer_of(self) -> list[int]:
         """Which layer each operator belongs to: of decoder and encoder, in order; -1 before them, -2 the head."""
         layers: dict[str, int] = {}
@@ -95,7 +100,7 @@ class Case:
 
 def by_memory(case: Case) -> list[int] | None:
     """Put layers on accelerators in proportion to their memory, the largest first; on CPUs where there are none."""
-    if case.model is None:
+    if not case.decodes_only:
         return None
     room = case.room_for_weights()
     gpus = [i for i, d in enumerate(case.cluster.devices) if d.kind != "cpu"]
@@ -105,7 +110,7 @@ def by_memory(case: Case) -> list[int] | None:
 
 def llama_cpp(case: Case) -> list[int] | None:
     """Put the last layers on GPUs by their memory, as many as fit; the others and the embedding on the CPU."""
-    if case.model is None:
+    if not case.decodes_only:
         return None
     kinds = [d.kind for d in case.cluster.devices]
     gpus, cpus = [i for i, k in enumerate(kinds) if k != "cpu"], [i for i, k in enumerate(kinds) if k == "cpu"]
@@ -176,7 +181,9 @@ def accelerate(case: Case, balanced: bool) -> list[int] | None:
     for v in case.problem.graph.operators:
         at = v.part_names[0]
         while at and at not in mapped:
-            at = at.rpartition(".")[0]
+            at = at.rpartition(".")[0]  # the whole model is called ''
+        if at not in mapped:
+            return None
         device_of.append(back[mapped[at]])
     return device_of
 
