@@ -35,6 +35,9 @@ LOADING_S = 600.0
 ENDING_S = 2.0
 """How long they may take to end when their input has ended, before they are killed."""
 
+HEARD_S = 0.2
+"""How long the end of a process may take to be heard of."""
+
 _ENTRY = "placewright.execute.resident_rank"
 
 
@@ -274,8 +277,10 @@ class _Process:
 
     @property
     def killed(self) -> bool:
-        """Whether a signal has ended it."""
-        return (self._process.poll() or 0) < 0
+        """Whether a signal has ended it; another thread may be about to learn it, too."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(HEARD_S) < 0
+        return False
 
     def kill(self) -> None:
         self._process.kill()
