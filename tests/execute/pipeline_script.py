@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from placewright.execute.pipeline_reference import gradient_error
+from placewright.execute.pipeline_reference import largest_difference
 from placewright.execute.pipeline_samples import loss_of, sample_inputs
 from placewright.execute.pipeline_setup import add_up_gradients, learning_of, pipeline_of, rank_of_pipeline
 from placewright.execute.pipeline_transport import Gloo
@@ -110,7 +110,7 @@ def main() -> None:
         else:
             held = [g for _, g, _ in gathered]
             assert set(gradients) == {t for g in held for t in g}
-            error = max(gradient_error(g, {t: gradients[t] for t in g}) for g in held)
+            error = max(largest_difference(g, {t: gradients[t] for t in g}) for g in held)
         print("case", case, error, *(count for _, _, count in gathered), flush=True)
     dist.barrier()  # nobody closes a connection that another one reads from
     dist.destroy_process_group()

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from placewright.errors import InvalidInput  # noqa: E402
 from placewright.execute import pipeline_samples  # noqa: E402
-from placewright.execute.pipeline_reference import gradient_error  # noqa: E402
+from placewright.execute.pipeline_reference import largest_difference  # noqa: E402
 from placewright.execute.pipeline_samples import all_inputs, loss_of, sample_inputs  # noqa: E402
 from placewright.execute.schedule_orders import most_in_flight  # noqa: E402
 from placewright.execute.torch_local import relative_error  # noqa: E402
@@ -132,7 +132,7 @@ def test_replicas_take_samples_in_turn(networks: Callable[[str], Threaded]) -> N
     _, (first, *replicas), _, _ = run_threads(given, problem, plan, SAMPLES, "1f1b", loss=loss)
     for held in replicas:
         found = {t: p.grad for t, p in {**first.parameters, **held.parameters}.items()}
-        assert set(found) == set(expected) and gradient_error(found, expected) <= 1e-5
+        assert set(found) == set(expected) and largest_difference(found, expected) <= 1e-5
 
 
 def trained_unsplit(given: Threaded, loss: Any) -> tuple[Any, list[float]]:
@@ -177,7 +177,7 @@ def test_gradients_equal_the_unsplit_networks(name: str, networks: Callable[[str
         assert set(holders) == {t for t, p in expected.items() if p.grad is not None}
         for k in range(max(map(len, holders.values()))):
             found = {t: rows[min(k, len(rows) - 1)] for t, rows in holders.items()}
-            assert gradient_error(found, {t: expected[t].grad for t in found}) <= 1e-5
+            assert largest_difference(found, {t: expected[t].grad for t in found}) <= 1e-5
         for m, value in enumerate(losses):
             assert sum(p.losses.get(m, 0.0) for p in passed) == pytest.approx(value, rel=1e-5)
 

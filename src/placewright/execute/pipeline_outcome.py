@@ -46,7 +46,7 @@ class Trained:
         Of the first step: largest over the weights of max |difference| from the unsplit network's gradient, relative to
         the larger of that weight's largest gradient and 1 % of the largest of all. NaN where it can't be compared.
     weight_error : float
-        After the last step: largest over the weights of max |difference| / max |weight|.
+        After the last step, of the weights, in the same way.
     """
 
     optimiser: str

@@ -14,10 +14,10 @@ from placewright.execute.pipeline_rank import Loss
 from placewright.execute.rank_network import RankNetwork
 from placewright.execute.torch_local import unsplit_outputs
 
-__all__ = ["gradient_error", "optimiser_of", "train_unsplit", "unsplit_sample"]
+__all__ = ["largest_difference", "optimiser_of", "train_unsplit", "unsplit_sample"]
 
 SMALL = 0.01
-"""A weight whose gradient vanishes against the largest of all is compared to this part of that one."""
+"""What vanishes against the largest of all is compared to this part of that one."""
 
 
 def optimiser_of(parameters: list[torch.Tensor], many: Many) -> torch.optim.Optimizer | None:
@@ -75,23 +75,21 @@ def train_unsplit(
             if total.requires_grad:
                 (total / len(inputs)).backward()  # type: ignore[no-untyped-call]
         if not step:
-            error = gradient_error(gradients, {t: known[t].grad for t in gradients})
+            error = largest_difference(gradients, {t: known[t].grad for t in gradients})
         if optimiser is not None:
             optimiser.step()
-    scale = {t: float(known[t].detach().abs().max()) for t in weights if known[t].numel()}
-    off = (float((weights[t] - known[t].detach()).abs().max()) / (scale[t] or 1.0) for t in scale)
-    return error, max(off, default=0.0)
+    return error, largest_difference(weights, {t: known[t].detach() for t in weights})
 
 
-def gradient_error(found: Mapping[str, torch.Tensor | None], expected: Mapping[str, torch.Tensor | None]) -> float:
-    """Give the largest difference of a gradient, over the weights: max |difference| relative to that weight's largest.
+def largest_difference(found: Mapping[str, torch.Tensor | None], expected: Mapping[str, torch.Tensor | None]) -> float:
+    """Give the largest difference of gradients, or of weights: max |difference| relative to the largest of that weight.
 
-    A weight's largest gradient counts as at least 1 % of the largest of all: where it vanishes by nature, as that of a
-    key's bias in attention, rounding is all there is. A gradient that is not there is 0.
+    The largest of a weight counts as at least 1 % of the largest of all: where it vanishes by nature, as the gradient
+    of a key's bias in attention, rounding is all there is. A gradient that is not there is 0.
 
     Examples
     --------
-    >>> gradient_error({"a": torch.tensor([1.0, 2.0]), "b": None}, {"a": torch.tensor([1.0, 2.5]), "b": None})
+    >>> largest_difference({"a": torch.tensor([1.0, 2.0]), "b": None}, {"a": torch.tensor([1.0, 2.5]), "b": None})
     0.2
     """
     largest = {t: 0.0 if g is None or not g.numel() else float(g.abs().max()) for t, g in expected.items()}
