@@ -68,10 +68,14 @@ def _sentences(outcome: ManySamples) -> list[str]:
     else:
         told.append(
             f"Gradients equal the unsplit network's (largest relative difference {trained.gradient_error:.2g}); after "
-            f"{len(outcome.runs_s)} steps the weights differ by {trained.weight_error:.2g} of their largest"
+            f"{_counted(len(outcome.runs_s), 'step')} the weights differ by {trained.weight_error:.2g} of their largest"
             + (", since adam divides gradients that are mere rounding by their size." if _amplified(trained) else ".")
         )
     return told
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}"
 
 
 def _amplified(trained: Trained) -> bool:
