@@ -96,7 +96,7 @@ def test_what_a_decoder_can_not_be_made_of_is_refused_before_anything_is_started
     """No model, and weights that are nowhere."""
     file = read_plan(plan)
     given: dict[str, Any] = {"plan_path": plan, "prompts": PROMPTS, "tokens": 1}
-    with pytest.raises(InvalidInput, match="which no plan carries; give --model"):
+    with pytest.raises(InvalidInput, match="and none is named; give --model"):
         generate_plan(**given, model=None, weights=None)
     with pytest.raises(InvalidInput, match="is no file and no folder"):
         decoder_job(file, plan, MODEL, str(plan.parent / "none"), 60.0)

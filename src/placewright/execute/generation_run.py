@@ -121,12 +121,9 @@ def decoder_job(
     """
     source = file.problem.graph.source
     if model is None:
-        named = (
-            f": give --model py:{source.location} to call it" if source is not None and source.format == "py" else ""
-        )
-        raise InvalidInput(
-            f"a decoder is built by the transformers module, which no plan carries{named or '; give --model'}"
-        )
+        named = source is not None and source.format in ("py", "hf")
+        remedy = f"give --model {source.format}:{source.location}" if named and source is not None else "give --model"
+        raise InvalidInput(f"a decoder is built by its transformers class, and none is named; {remedy}")
     if weights is None and model.startswith("hf:") and any(Path(model.removeprefix("hf:")).glob("*.safetensors")):
         weights = model.removeprefix("hf:")
     if weights is not None and weights != "random" and not (weights and Path(weights).exists()):
