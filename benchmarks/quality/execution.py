@@ -45,7 +45,7 @@ OBJECTIVES: dict[str, Objective] = {
     "throughput": MaxLoad(contiguity="any", overlap="none"),
 }
 PLACEWRIGHT, PLAIN = "placewright", "plain"
-SAMPLES, FILLING = 12, 4
+SAMPLES, FILLING = 10, 4
 """Of one run under the throughput, and how many of them don't count, since the pipeline is filled by them."""
 MESSAGES = 15
 """Of each size, to measure what they take of the processors."""
@@ -73,11 +73,12 @@ def main() -> None:
     kept = Kept(options.keep)
     until = time.monotonic() + options.minutes * 60
     with TemporaryDirectory(prefix="placewright-") as folder, Loader() as loader:
-        for testbed in options.testbeds:
-            try:
-                _testbed(testbed, options, kept, Path(folder), until, loader)
-            except TimeoutError:
-                break
+        try:
+            for objective in options.objectives:
+                for testbed in options.testbeds:
+                    _testbed(testbed, objective, options, kept, Path(folder), until, loader)
+        except TimeoutError:
+            _tell("time is up; go on with the same command")
     text = page(kept.rows, rounds=options.rounds, budget=options.budget)
     if options.output:
         write_atomic(options.output, text)
@@ -99,13 +100,17 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _testbed(name: str, options: argparse.Namespace, kept: Kept, folder: Path, until: float, loader: Loader) -> None:
+def _testbed(
+    name: str, objective: str, options: argparse.Namespace, kept: Kept, folder: Path, until: float, loader: Loader
+) -> None:
     """Run all networks on one testbed."""
     description = read_testbed(ROOT / "benchmarks" / "testbed" / f"{name}.yaml")
     kept.put(f"testbed {name}", [[h.name, h.core, h.share] for h in description.hosts])
     for network in options.networks:  # profiles first, while no worker is there
         _profile(name, description, network, kept, folder)
-    todo = [n for n in options.networks if any(f"runs {key}" not in kept.rows for key in _keys(name, n, options))]
+    todo = [
+        n for n in options.networks if any(f"runs {key}" not in kept.rows for key in _keys(name, n, objective, options))
+    ]
     missing = [b for b in options.bandwidths if f"handovers {name} {b}" not in kept.rows]
     if not todo and not missing:
         return
@@ -126,13 +131,12 @@ def _testbed(name: str, options: argparse.Namespace, kept: Kept, folder: Path, u
         for network in todo:
             if time.monotonic() > until:
                 raise TimeoutError
-            _network(name, description, network, options, kept, folder, hosts)
+            _network(name, objective, description, network, options, kept, folder, hosts)
 
 
-def _keys(testbed: str, network: str, options: argparse.Namespace) -> Iterator[str]:
-    for objective in options.objectives:
-        for bandwidth in options.bandwidths:
-            yield f"{testbed}|{network}|{bandwidth}|{objective}"
+def _keys(testbed: str, network: str, objective: str, options: argparse.Namespace) -> Iterator[str]:
+    for bandwidth in options.bandwidths:
+        yield f"{testbed}|{network}|{bandwidth}|{objective}"
 
 
 def _profile(testbed: str, description: Description, network: str, kept: Kept, folder: Path) -> None:
@@ -151,6 +155,7 @@ def _spec(network: str) -> str:
 
 def _network(
     testbed: str,
+    objective: str,
     description: Description,
     network: str,
     options: argparse.Namespace,
@@ -174,36 +179,35 @@ def _network(
     memory = {h.name: int(h.memory_bytes or 1 << 40) for h in description.hosts}
     if testbed in TIGHT:
         memory = tight(base, description)
-    for objective in options.objectives:
-        wanted: dict[str, dict[str, Any]] = {}
-        for bandwidth in options.bandwidths:
-            case = f"{testbed}|{network}|{bandwidth}|{objective}"
-            if f"runs {case}" in kept.rows:
-                continue
-            links = links_of(description, kept.rows[f"links {testbed} {bandwidth}"])
-            handed = kept.rows[f"handovers {testbed} {bandwidth}"]
-            problem = as_measured(base, description, links, alone, handed, OBJECTIVES[objective], memory)
-            wanted[bandwidth] = _plans(case, problem, network, options, kept)
-        hosts.confine(False)
-        given = {f"{b} {n}": [p["device_of"], p["start_s"]] for b, ps in wanted.items() for n, p in ps.items()}
-        errors = hosts.ask(do="plans", plans=given)[0]
-        worst = max(errors.values(), default=0.0)
-        if worst > 1e-4:
-            raise SystemExit(f"{testbed}, {network}: an output is off by {worst:.2g}")
-        if objective == "throughput":
-            for name in hosts.ask(do="streamed", plans=given, samples=SAMPLES)[0]:
-                bandwidth = next(b for b in wanted if name.startswith(f"{b} "))
-                del wanted[bandwidth][name.removeprefix(f"{bandwidth} ")]
-        hosts.confine()
-        for bandwidth, plans in wanted.items():
-            hosts.testbed.shape(BANDWIDTHS[bandwidth])
-            order = [f"{bandwidth} {name}" for name in plans]
-            rows = _rounds(hosts, order, objective, options.rounds)
-            case = f"{testbed}|{network}|{bandwidth}|{objective}"
-            kept.put(f"runs {case}", {name.removeprefix(f"{bandwidth} "): row for name, row in rows.items()})
-            medians = {name: statistics.median(row) for name, row in kept.rows[f"runs {case}"].items()}
-            told = (f"{name} {medians[name] * 1e3:.0f} ms ({p['predicted_s'] * 1e3:.0f})" for name, p in plans.items())
-            _tell(f"{case}: {', '.join(told)}")
+    wanted: dict[str, dict[str, Any]] = {}
+    for bandwidth in options.bandwidths:
+        case = f"{testbed}|{network}|{bandwidth}|{objective}"
+        if f"runs {case}" in kept.rows:
+            continue
+        links = links_of(description, kept.rows[f"links {testbed} {bandwidth}"])
+        handed = kept.rows[f"handovers {testbed} {bandwidth}"]
+        problem = as_measured(base, description, links, alone, handed, OBJECTIVES[objective], memory)
+        wanted[bandwidth] = _plans(case, problem, network, options, kept)
+    hosts.confine(False)
+    given = {f"{b} {n}": [p["device_of"], p["start_s"]] for b, ps in wanted.items() for n, p in ps.items()}
+    errors = hosts.ask(do="plans", plans=given)[0]
+    worst = max(errors.values(), default=0.0)
+    if worst > 1e-4:
+        raise SystemExit(f"{testbed}, {network}: an output is off by {worst:.2g}")
+    if objective == "throughput":
+        for name in hosts.ask(do="streamed", plans=given, samples=SAMPLES)[0]:
+            bandwidth = next(b for b in wanted if name.startswith(f"{b} "))
+            del wanted[bandwidth][name.removeprefix(f"{bandwidth} ")]
+    hosts.confine()
+    for bandwidth, plans in wanted.items():
+        hosts.testbed.shape(BANDWIDTHS[bandwidth])
+        order = [f"{bandwidth} {name}" for name in plans]
+        rows = _rounds(hosts, order, objective, options.rounds)
+        case = f"{testbed}|{network}|{bandwidth}|{objective}"
+        kept.put(f"runs {case}", {name.removeprefix(f"{bandwidth} "): row for name, row in rows.items()})
+        medians = {name: statistics.median(row) for name, row in kept.rows[f"runs {case}"].items()}
+        told = (f"{name} {medians[name] * 1e3:.0f} ms ({p['predicted_s'] * 1e3:.0f})" for name, p in plans.items())
+        _tell(f"{case}: {', '.join(told)}")
     hosts.confine(False)
     hosts.ask(do="forget")
 
@@ -238,13 +242,13 @@ def _kept_plan(device_of: Any, start_s: Any, value_s: float) -> dict[str, Any]:
 
 
 def _rounds(hosts: Hosts, names: list[str], objective: str, rounds: int) -> dict[str, list[float]]:
-    """Seconds per sample of each plan in each round; the first round does not count."""
+    """Seconds per sample of each plan in each round, once each is warm."""
     rows: dict[str, list[float]] = {name: [] for name in names}
-    for k in range(1 + rounds):
+    if objective == "makespan":
+        hosts.ask(do="run", names=names)
+    for _ in range(rounds):
         answers = hosts.ask(do="run" if objective == "makespan" else "stream", names=names)
         for j, name in enumerate(names):
-            if not k:
-                continue
             if objective == "makespan":
                 rows[name].append(max(a[j][0] for a in answers))
             else:

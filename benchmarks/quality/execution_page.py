@@ -37,12 +37,13 @@ Placewright plans from processing times that `--costs profile` measures on one c
 network takes on each host alone; from links measured between the hosts; and from what a message takes of the
 processors at either end, which counts where an operator reads or is read across a link (makespan alone). Nothing is
 fitted to runs of plans on several hosts. *Fastest alone*: the best host by itself. *accelerate*:
-`infer_auto_device_map` with the hosts' memory, fastest host first. *Equal layers*: operators with weights in equal
-runs. *Torch pipelining*: equal layers, run by `torch.distributed.pipelining`, where they are a plain chain. *By
-memory*: weights in proportion to memory. All placements run by the same executor, in turn, in {rounds} rounds;
-medians are given, with quartiles for ours. *Error* is predicted over measured, less 1. A dash: it does not fit, or is
-no chain. {machine}, torch {torch}, one thread a host, budget {budget:g} s a plan, seed 0. The machine's two cores
-were in use by other work too; hosts go before it in their shares of the cores.
+`infer_auto_device_map` with the hosts' memory less room for the network's tensors, fastest host first. *Equal
+layers*: operators with weights in equal runs. *Torch pipelining*: equal layers, run by
+`torch.distributed.pipelining`, where they are a plain chain. *By memory*: weights in proportion to memory. All
+placements run by the same executor, in turn, in {rounds} rounds; medians are given, with quartiles for ours. *Error*
+is predicted over measured, less 1. A dash: it does not fit, or is no chain. {machine}, torch {torch}, one thread a
+host, budget {budget:g} s a plan, seed 0. The machine's two cores were in use by other work too; hosts go before it in
+their shares of the cores.
 
 Placewright is *fastest* where its median is the least, and *within noise* where the intervals between the quartiles
 of its runs and of the fastest rival's overlap.
@@ -126,15 +127,16 @@ def page(rows: Mapping[str, Any], *, rounds: int, budget: float) -> str:
 
 def compact(cases: list[Case]) -> str:
     """Make the table for readers in a hurry: a row an objective and testbed."""
+    rivals = _found(cases)
     lines = [
-        "| objective | testbed | link | cases | fastest | within noise | slower | error | " + " | ".join(RIVALS) + " |",
-        "|---" * (8 + len(RIVALS)) + "|",
+        "| objective | testbed | link | cases | fastest | within noise | slower | error | " + " | ".join(rivals) + " |",
+        "|---" * (8 + len(rivals)) + "|",
     ]
     for key in dict.fromkeys((c.objective, c.testbed, c.bandwidth) for c in cases):
         mine = [c for c in cases if (c.objective, c.testbed, c.bandwidth) == key]
-        lines.append(_row([*key], mine))
+        lines.append(_row([*key], mine, rivals))
     for objective in dict.fromkeys(c.objective for c in cases):
-        lines.append(_row([objective, "all", "all"], [c for c in cases if c.objective == objective]))
+        lines.append(_row([objective, "all", "all"], [c for c in cases if c.objective == objective], rivals))
     lines.append(
         "\n*error*: median of the absolute error of the prediction. Last columns: how many times as long as "
         "placewright's plan each placement took, the geometric mean over the cases in which it fits.\n"
@@ -142,22 +144,28 @@ def compact(cases: list[Case]) -> str:
     return "\n".join(lines)
 
 
-def _row(names: list[str], cases: list[Case]) -> str:
+def _found(cases: list[Case]) -> list[str]:
+    """Find which rivals have run at all."""
+    return [rival for rival in RIVALS if any(rival in c.runs for c in cases)]
+
+
+def _row(names: list[str], cases: list[Case], rivals: list[str]) -> str:
     counts = [str(sum(c.verdict == verdict for c in cases)) for verdict in ("fastest", "within noise", "slower")]
     error = statistics.median(abs(c.error) for c in cases)
     ratios = []
-    for rival in RIVALS:
+    for rival in rivals:
         logs = [log(c.measured_s[rival] / c.measured_s[OURS]) for c in cases if rival in c.runs]
         ratios.append(f"{exp(statistics.fmean(logs)):.2f}" if logs else "-")
     return "| " + " | ".join([*names, str(len(cases)), *counts, f"{error:.1%}", *ratios]) + " |"
 
 
 def _table(cases: list[Case]) -> str:
+    rivals = _found(cases)
     lines = [
         "| network | link | hosts used | predicted | measured | quartiles | error | "
-        + " | ".join(RIVALS)
+        + " | ".join(rivals)
         + " | verdict |",
-        "|---" * (8 + len(RIVALS)) + "|",
+        "|---" * (8 + len(rivals)) + "|",
     ]
     for c in cases:
         low, _, high = _quartiles(c.runs[OURS])
@@ -169,7 +177,7 @@ def _table(cases: list[Case]) -> str:
             _ms(c.measured_s[OURS]),
             f"{_ms(low)} to {_ms(high)}",
             f"{c.error:+.1%}",
-            *(_ms(c.measured_s[name]) if name in c.runs else "-" for name in RIVALS),
+            *(_ms(c.measured_s[name]) if name in c.runs else "-" for name in rivals),
             c.verdict,
         ]
         lines.append("| " + " | ".join(cells) + " |")

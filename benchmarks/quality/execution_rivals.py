@@ -26,10 +26,11 @@ Places = npt.NDArray[np.int64]
 def rivals(problem: pw.Problem, module: Any) -> Iterator[tuple[str, Places]]:
     """Yield the name of each placement, and the device of each operator.
 
-    ``fastest alone``: the device on which all operators take least. ``accelerate``: its automatic device map, given the
-    devices' memory in their order. ``equal layers``: operators with weights, in the network's order, cut into as many
-    equal runs as there are devices. ``by memory``: cut so that each device's part of the weights is its part of all
-    memory. An operator without weights goes where its first input is made. One that would not fit is left out.
+    ``fastest alone``: the device on which all operators take least. ``accelerate``: its automatic device map, given
+    the devices' memory in their order, less what tensors take when one device has all of them. ``equal layers``:
+    operators with weights, in the network's order, cut into as many equal runs as there are devices. ``by memory``:
+    cut so that each device's part of the weights is its part of all memory. An operator without weights goes where
+    its first input is made. One that would not fit is left out.
     """
     found: list[tuple[str, Places]] = []
     n, devices = len(problem.graph), len(problem.cluster)
@@ -88,7 +89,11 @@ def _accelerate(problem: pw.Problem, module: Any) -> Places | None:
     """Place operators by accelerate's device map of their modules; ``None`` where that leaves some to CPU or disk."""
     from accelerate import infer_auto_device_map
 
-    limits = {i: d.memory_bytes for i, d in enumerate(problem.cluster.devices) if d.memory_bytes is not None}
+    alone = evaluate(problem, np.zeros(len(problem.graph), dtype=np.int64)).devices
+    room = max(u.activation_bytes + u.workspace_bytes for u in alone)
+    limits = {
+        i: max(0, d.memory_bytes - room) for i, d in enumerate(problem.cluster.devices) if d.memory_bytes is not None
+    }
     whole = getattr(module, "_no_split_modules", None)
     logging.getLogger("accelerate.utils.modeling").setLevel(logging.ERROR)  # that there are no such GPUs here
     mapped = infer_auto_device_map(module, max_memory=limits, no_split_module_classes=whole)

@@ -53,6 +53,10 @@ def why_not() -> str:
         return f"a testbed needs {', '.join(missing)} (packages iproute2 and util-linux)"
     if not mounted():
         return f"a testbed needs control groups with cpu and cpuset at {ROOT}"
+    if not os.access(ROOT / "cpu" if mounted() == 1 else ROOT, os.W_OK):
+        return f"a testbed needs control groups that can be written to, and {ROOT} can't"
+    if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
+        return "a testbed needs network namespaces, and the kernel makes none for this process"
     return ""
 
 
