@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, log
+from textwrap import fill
 from typing import Any
 
 from benchmarks.quality.execution_rivals import ACCELERATE, ALONE, EQUAL, MEMORY, TORCH
@@ -16,6 +17,7 @@ from placewright.host import cpu_name
 __all__ = ["Case", "cases_of", "compact", "page"]
 
 OURS = "placewright"
+WIDTH = 120
 RIVALS = (ALONE, ACCELERATE, EQUAL, MEMORY, TORCH)
 
 TITLES = {
@@ -25,7 +27,7 @@ TITLES = {
 
 HEAD = """# Plans as they ran
 
-    python benchmarks/quality/execution.py --keep execution.json -o docs/execution-measured.md
+    python benchmarks/quality/execution.py {options} --keep execution.json -o docs/execution-measured.md
 
 Hosts are network namespaces on this machine, each with a link of its own to a switch and a share of a core
 ([testbed](../benchmarks/testbed/README.md)): {testbeds}. A process on each runs its part of a plan as `run
@@ -111,12 +113,14 @@ def page(rows: Mapping[str, Any], *, rounds: int, budget: float) -> str:
     cases = cases_of(rows)
     head = HEAD.format(
         testbeds=told,
+        options=f"--rounds {rounds} --budget {budget:g}",
         rounds=rounds,
         machine=cpu_name(),
         torch=torch.__version__.split("+")[0],
         budget=budget,
     )
-    parts = [head, "## In short\n", compact(cases), _overhead(rows)]
+    paragraphs = [p if p.startswith(("#", " ")) else fill(p, WIDTH, break_on_hyphens=False) for p in head.split("\n\n")]
+    parts = ["\n\n".join(paragraphs), "\n## In short\n", compact(cases), _overhead(rows)]
     for objective, title in TITLES.items():
         for testbed in testbeds:
             mine = [c for c in cases if (c.objective, c.testbed) == (objective, testbed)]
