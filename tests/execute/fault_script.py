@@ -60,7 +60,7 @@ def _misbehave() -> None:
         return
     fault = os.environ[FAULT]
     if fault in ("SIGKILL", "SIGSTOP"):
-        time.sleep(0.7)  # as long as it takes to tell the others what is computed
+        time.sleep(1.2)  # as long as it takes to tell the others what is computed
         os.kill(os.getpid(), getattr(signal, fault))
     elif fault == "loop":
         while True:

@@ -33,6 +33,9 @@ BEAT_S = 0.5
 GRACE_S = 1.0
 """How long a rank may take to end by itself after another one has failed."""
 
+ENDING_S = SILENT_S + 2 * GRACE_S
+"""How long a rank may take to find out why it ends."""
+
 STORE_S = 10.0
 """A store that doesn't answer for so long is gone."""
 
@@ -95,11 +98,16 @@ class Watch:
     def explained(self, error: BaseException) -> PlacewrightError:
         """Find why the run can't go on, tell the others, and return what to raise in place of an error."""
         self._explaining = True
+        # A store that stopped in the midst of an answer would keep whoever asks it for ever.
+        last_resort = threading.Timer(STORE_S - ENDING_S, self._end, [ExecutionError(GONE)])
+        last_resort.daemon = True
+        last_resort.start()
         own, lost = self._own(error), ExecutionError(self._disconnected(error))
         DOING.now("ends")
         if own is None:
             own = self._blamed(late="imed out" in str(error)) or lost
         own = self._told(own)
+        last_resort.cancel()
         self._explained = True
         return own
 
@@ -229,7 +237,7 @@ class Watch:
 
     def _end(self, error: PlacewrightError) -> None:
         """End the process from this thread, unless the main thread, which may be about to, leaves in time."""
-        until = time.monotonic() + SILENT_S + 2 * GRACE_S
+        until = time.monotonic() + ENDING_S
         while self._explaining and not self._closed and time.monotonic() < until:
             if self._explained:
                 until = min(until, time.monotonic() + GRACE_S)
