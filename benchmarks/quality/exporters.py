@@ -22,7 +22,7 @@ from statistics import median
 import numpy as np
 from benchmarks.quality.language_models import CLUSTERS, EXAMPLES, MODELS, SPLITS, Case, case_of, together
 
-from placewright.errors import InvalidInput
+from placewright.errors import InvalidInput, NoPlan
 from placewright.evaluate import evaluate
 from placewright.export import PLAN_FORMATS, nearest
 from placewright.export.chain_split import placed
@@ -100,7 +100,7 @@ def row_of(case: Case, apart: Case, columns: Sequence[str], budget_s: float) -> 
             try:
                 plan = result.require_plan()
                 row[column] = nearest(case.problem, plan, rules, budget=budget_s).plan.value_s
-            except InvalidInput:
+            except (InvalidInput, NoPlan):
                 row[column] = NONE
     return row
 

@@ -39,6 +39,7 @@ def exported(
     devices: list[Device] = BOX,
     place: Callable[[Operator, int], int | None] = lambda v, i: None,
     experts: bool = False,
+    objective: str = "makespan",
 ) -> Exported:
     """The text for a plan with so many layers on each device, in this order; ``place`` puts operators elsewhere."""
     graph = network(experts)
@@ -51,7 +52,7 @@ def exported(
         at = rows[int(layer[1])] if layer else begin if v.name == "model.embed_tokens" else rows[-1]
         chosen = place(v, at)
         device.append(at if chosen is None else chosen)
-    problem = Problem(graph, cluster, np.ones((len(graph), len(devices))))
+    problem = Problem(graph, cluster, np.ones((len(graph), len(devices))), objective)
     plan = plan_for(problem, np.array(device))
     assert plan is not None
     return export_plan(problem, plan, format)
@@ -246,3 +247,11 @@ def test_formats_of_onnx_files_refuse_other_networks(format: str) -> None:
     """The remedy is said before anything is searched."""
     with pytest.raises(InvalidInput, match="goes by the nodes of an ONNX file, and this plan was made of none; export"):
         exported(format, COUNTS)
+
+
+@pytest.mark.parametrize(("format", "told"), [("llama.cpp", True), ("accelerate", True), ("vllm", False)])
+def test_what_a_time_per_sample_is_worth_is_said(format: str, told: bool) -> None:
+    """A program that runs one sample at a time does not reach the time per sample of a pipeline."""
+    notes = exported(format, COUNTS, objective="max-load").notes
+    assert any("the time per sample of a pipeline is not reached" in note for note in notes) == told
+    assert not any("not reached" in note for note in exported(format, COUNTS).notes)

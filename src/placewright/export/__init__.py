@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -27,6 +28,7 @@ from placewright.export import (
 from placewright.export.nearest import Nearest, Rules, Stage, as_it_is, nearest
 from placewright.export.target import Exported, Target
 from placewright.io import check_writable, problem_to_partitioning, problem_to_text, split_to_json, write_atomic
+from placewright.objective import MaxLoad, Throughput
 from placewright.plan import Plan
 from placewright.problem import Problem
 
@@ -146,7 +148,14 @@ def export_plan(
         )
     if target.rules is None:
         return target.write(as_it_is(problem, plan), Path(folder))
-    return target.write(nearest(problem, plan, target.rules, budget=budget, seed=seed), Path(folder))
+    made = target.write(nearest(problem, plan, target.rules, budget=budget, seed=seed), Path(folder))
+    if target.rules.pipelined or not isinstance(problem.objective, MaxLoad | Throughput):
+        return made
+    note = (
+        f"{target.rules.target} runs a sample through its devices one after the other, so the time per sample of a "
+        "pipeline is not reached; plan with --objective makespan or token-latency for it"
+    )
+    return replace(made, notes=(*made.notes, note))
 
 
 def write_exported(path: Path | str, made: Exported) -> None:

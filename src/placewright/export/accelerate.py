@@ -21,7 +21,9 @@ from placewright.export.target import Exported
 
 __all__ = ["RULES", "device_key", "device_map", "write"]
 
-RULES = Rules("accelerate", "whole layers on devices of one host", ordered=False, one_host=True, tied_twice=False)
+RULES = Rules(
+    "accelerate", "whole layers on devices of one host", ordered=False, one_host=True, pipelined=False, tied_twice=False
+)
 
 KEYS = {"apple": "mps", "arc": "xpu:{}"}
 """Of accelerators that are no CUDA devices, by how their catalogue entry begins."""

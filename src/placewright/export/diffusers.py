@@ -18,7 +18,9 @@ from placewright.export.target import Exported
 
 __all__ = ["RULES", "write"]
 
-RULES = Rules("diffusers", "whole blocks on devices of one host", ordered=False, one_host=True, tied_twice=False)
+RULES = Rules(
+    "diffusers", "whole blocks on devices of one host", ordered=False, one_host=True, pipelined=False, tied_twice=False
+)
 
 COMPONENTS = ("unet", "transformer", "vae", "text_encoder", "text_encoder_2", "text_encoder_3", "image_encoder")
 """Names under which pipelines hold their models."""

@@ -32,6 +32,7 @@ RULES = Rules(
     ends=False,
     cpus="first",
     embedding_on_cpu=True,
+    pipelined=False,
     apart=EXPERTS,
 )
 

@@ -57,6 +57,8 @@ class Rules:
         Whether one device at most is of another kind than ``cpu``, and one CPU.
     embedding_on_cpu : bool
         Whether what stands before the first layer is on a CPU where there is one.
+    pipelined : bool
+        Whether devices work on several samples at once, so that a time per sample in steady state is reached.
     tied_twice : bool
         Whether the first and the last device each hold weights that the two share.
     apart : regular expression or None
@@ -72,6 +74,7 @@ class Rules:
     one_host: bool = False
     one_accelerator: bool = False
     embedding_on_cpu: bool = False
+    pipelined: bool = True
     tied_twice: bool = True
     apart: re.Pattern[str] | None = None
 

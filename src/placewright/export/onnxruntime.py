@@ -23,6 +23,7 @@ RULES = Rules(
     ordered=False,
     one_host=True,
     one_accelerator=True,
+    pipelined=False,
     tied_twice=False,
 )
 

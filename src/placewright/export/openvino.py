@@ -15,7 +15,9 @@ from placewright.export.target import Exported
 
 __all__ = ["RULES", "write"]
 
-RULES = Rules("OpenVINO", "devices of one host", unit="operator", ordered=False, one_host=True, tied_twice=False)
+RULES = Rules(
+    "OpenVINO", "devices of one host", unit="operator", ordered=False, one_host=True, pipelined=False, tied_twice=False
+)
 
 PROGRAM = '''# python THIS_FILE MODEL.onnx
 
