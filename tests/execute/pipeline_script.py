@@ -35,15 +35,17 @@ CASES = (
 
 
 class Chain(torch.nn.Module):
-    """Four layers and a loss."""
+    """Four layers, of which the first one's result is read again, and a loss."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layers = torch.nn.ModuleList(torch.nn.Linear(5, 5) for _ in range(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for layer in self.layers:
+        first = x = torch.tanh(self.layers[0](x))
+        for layer in self.layers[1:3]:
             x = torch.tanh(layer(x))
+        x = torch.tanh(self.layers[3](x + first))
         return (x * x).mean()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -15,6 +16,7 @@ from placewright.errors import InvalidInput
 from placewright.execute.pipeline_parts import Parts, parts_of, returned_by
 from placewright.execute.pipeline_rank import Loss, Passed
 from placewright.execute.pipeline_routes import Route
+from placewright.execute.rank_segments import Segment
 from placewright.execute.rank_values import free_values
 from placewright.execute.schedule_orders import Action
 from placewright.execute.train_weights import TrainedWeights
@@ -43,11 +45,11 @@ def why_no_chain(
     chain = chain_of(route)
     if len(chain) < 2:
         return "one device runs all"
-    if len(route.steps) > len(chain):
-        return "it comes back to a device"
     place = {device: k for k, device in enumerate(chain)}
     for message in (m for row in route.segments.values() for s in row for m in s.sends):
-        if place[message.target] != place[message.source] + 1:
+        if place[message.target] < place[message.source]:
+            return "it comes back to a device"
+        if place[message.target] > place[message.source] + 1:
             return f"tensor {message.name!r} skips a stage"
         if schedule != "forward" and message.name not in tracked:
             return f"tensor {message.name!r} between two stages has no gradient"
@@ -62,6 +64,22 @@ def why_no_chain(
     if schedule == "1f1b" and samples < len(chain):
         return f"its 1F1B needs a micro-batch for each of the {len(chain)} stages"
     return None
+
+
+def _whole_stages(route: Route) -> Route:
+    """Run each device's segments as one, which sends at its end: along a chain nobody waits for an earlier send."""
+    merged = {
+        i: [
+            Segment(
+                tuple(v for s in row for v in s.operators),
+                # Torch knows tensors by their place: sender and receiver list them in one order.
+                tuple(sorted((m for s in row for m in s.awaits), key=lambda m: m.tag)),
+                tuple(sorted((m for s in row for m in s.sends), key=lambda m: m.tag)),
+            )
+        ]
+        for i, row in route.segments.items()
+    }
+    return replace(route, segments=merged)
 
 
 class TorchChain:
@@ -101,7 +119,7 @@ class TorchChain:
         tracked: Collection[str] = (),
         loss: Loss | None = None,
     ) -> None:
-        place, chain = torch.device("cpu"), chain_of(route)
+        place, chain, route = torch.device("cpu"), chain_of(route), _whole_stages(route)
         constants = held if trained is None else trained.constants
         parts = parts_of(program, route, device, place, constants, frozenset(tracked) if trained is not None else ())
         self._number, self._samples = chain.index(device), len(inputs)
@@ -173,7 +191,9 @@ class _Stage(torch.nn.Module):
         self._part, self._trained, self._pace, self._cloned = parts.modules[0], trained, pace, parts.cloned[0]
         self._known = {**constants, **free}
         learnt = trained if trained is not None else ()
-        self.taken = tuple(n for n in self._part.inputs if n not in self._known and n not in learnt)
+        awaited = tuple(m.name for m in parts.segments[0].awaits)
+        given = (n for n in self._part.inputs if n not in self._known and n not in learnt)
+        self.taken = awaited or tuple(given)
         sent = tuple(dict.fromkeys(m.name for m in parts.segments[0].sends))
         self.made = tuple(dict.fromkeys(parts.outputs.values())) if outputs else sent
         self.positions = dict(parts.outputs) if outputs else {}
