@@ -6,13 +6,14 @@ layers in proportion to the memory of the GPUs, with as many layers on them as f
 proportion to the memory of all GPUs, or of all CPUs where there are none, as exo has them (``by memory``); and the best
 single device. Room for the KV cache is taken off the memory that each of them is told, in proportion to the weights.
 
-Run ``python -m benchmarks.quality.language_models [--budget 10] [--models A,B] [--clusters C,D] [-o FILE.json]``.
+Run ``python -m benchmarks.quality.language_models [--budget 10] [--objective O] [--models A,B] [--clusters C,D]``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -129,19 +130,22 @@ def llama_cpp(case: Case) -> list[int] | None:
     return None
 
 
+@cache
 def module_of(name: str) -> Any:
-    """Build the module of a configuration."""
+    """Build the module of a configuration on meta, once."""
     import transformers
+    from accelerate import init_empty_weights
 
     given = json.loads((EXAMPLES / "configs" / f"{name}.json").read_text())
-    if "_class_name" in given:
-        from diffusers import UNet2DConditionModel
+    with init_empty_weights():
+        if "_class_name" in given:
+            from diffusers import UNet2DConditionModel
 
-        return UNet2DConditionModel.from_config(given)
-    config = transformers.AutoConfig.for_model(**given)
-    whisper = given["model_type"] == "whisper"
-    auto = transformers.AutoModelForSpeechSeq2Seq if whisper else transformers.AutoModelForCausalLM
-    module = auto.from_config(config)
+            return UNet2DConditionModel.from_config(given)
+        config = transformers.AutoConfig.for_model(**given)
+        whisper = given["model_type"] == "whisper"
+        auto = transformers.AutoModelForSpeechSeq2Seq if whisper else transformers.AutoModelForCausalLM
+        module = auto.from_config(config)
     module.tie_weights()
     return module
 
@@ -157,13 +161,12 @@ def one_device(case: Case) -> list[int] | None:
 def accelerate(case: Case, balanced: bool) -> list[int] | None:
     """Ask accelerate for its map of transformers' own module on meta; GPUs are numbered, the CPU is ``cpu``."""
     import torch
-    from accelerate import infer_auto_device_map, init_empty_weights
+    from accelerate import infer_auto_device_map
     from accelerate.utils import get_balanced_memory
 
     if len({d.host for d in case.cluster.devices}) > 1:
         return None
-    with init_empty_weights():
-        module = module_of(case.problem.name.partition(",")[0])
+    module = module_of(case.problem.name.partition(",")[0])
     weights = sum(v.weight_bytes for v in case.problem.graph.operators)
     scale = 2 * sum(p.numel() for p in module.parameters()) / weights  # it counts 16 bits a weight
     kinds = [d.kind for d in case.cluster.devices]
@@ -289,15 +292,18 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=10.0)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--clusters", default=",".join(CLUSTERS))
+    parser.add_argument("--objective", choices=("makespan", "max-load"), help="by default both")
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     every = []
     for objective in (Makespan(per="token"), MaxLoad()):
-        rows = [
-            row_of(name, where, objective, given.budget)
-            for name in given.models.split(",")
-            for where in given.clusters.split(",")
-        ]
+        if given.objective not in (None, objective.name):
+            continue
+        rows = []
+        for name in given.models.split(","):
+            for where in given.clusters.split(","):
+                rows.append(row_of(name, where, objective, given.budget))
+                print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
         every += rows
         print(f"## {objective.name}\n\n{table(rows)}\n\nLess time than {gains(rows)}.\n", flush=True)
     if given.output is not None:
