@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import random
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -191,3 +192,18 @@ def test_a_layer_is_cut_where_one_tensor_crosses() -> None:
     ]
     assert llama_cut.second.path == "model.layers.0.post_attention_layernorm to mlp"
     assert llama_cut.results["model.layers.0.self_attn"] == (True, None)
+
+
+def test_a_folder_gives_configuration_and_weights(tmp_path: Path) -> None:
+    """What transformers has saved is read back without being told where the weights are, but for what is not asked."""
+    model, _ = llama()
+    real = type(model)(model.config).eval()
+    real.save_pretrained(tmp_path)
+    wanted = real.generate(torch.tensor(PROMPTS[:1]), max_new_tokens=4, do_sample=False)[0, len(PROMPTS[0]) :]
+    assert unsplit_tokens(f"hf:{tmp_path}", str(tmp_path), PROMPTS[:1], 4, ()) == (tuple(wanted.tolist()),)
+    half = prepared(f"hf:{tmp_path}", str(tmp_path), lambda units: (units[1].members, []))
+    assert torch.equal(half.model.layers[0].mlp.up_proj.weight, real.model.layers[0].mlp.up_proj.weight)
+    assert half.model.layers[1].mlp.up_proj.weight.is_meta
+    (tmp_path / "config.json").write_text('{"model_type": "none"}')
+    with pytest.raises(InvalidInput, match="describes no decoder that transformers knows"):
+        load_decoder(f"hf:{tmp_path}")
