@@ -22,7 +22,10 @@ EXTRAS = {
     "onnx": ("onnx", "reading ONNX models"),
     "onnxruntime": ("onnx", "profiling and running ONNX models"),
     "torch": ("torch", "capturing and running PyTorch models"),
-    "transformers": ("hf", "capturing networks from transformers configurations"),
+    "transformers": ("hf", "capturing networks from transformers configurations, and generating"),
+    "starlette": ("serve", "serving a plan over HTTP"),
+    "uvicorn": ("serve", "serving a plan over HTTP"),
+    "prometheus_client": ("serve", "serving a plan over HTTP"),
 }
 
 
