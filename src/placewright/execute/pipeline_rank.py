@@ -163,7 +163,7 @@ class PipelineRank:
                     pending.wait()
                 del samples[action.sample]
                 continue
-            k = self._routes[dealt[action.sample]].where[action.step].segment
+            k = self._routes[dealt[action.sample]].where[action.step]
             if action.kind == "forward":
                 busy += self._forward(sample, k)
                 if self._loss is not None:

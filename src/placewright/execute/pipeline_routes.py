@@ -16,18 +16,10 @@ if TYPE_CHECKING:
     from placewright.capture.torch_program import TorchProgram
     from placewright.execute.rank_segments import Segment
 
-__all__ = ["Place", "Route", "dealt_to", "merged_places", "plans_of", "route_of"]
+__all__ = ["Route", "dealt_to", "merged_places", "plans_of", "route_of"]
 
 MOST_ROUTES = 256
 """Ways through replicated stages that are made; their number is the least common multiple of those of replicas."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a step stands: the number of its segment among those of its device."""
-
-    device: int
-    segment: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +38,8 @@ class Route:
         Of each device.
     steps : tuple of Step
         In an order in which they can run.
-    where : tuple of Place
-        Of each step.
+    where : tuple of int
+        Of each step the number of its segment among those of its device.
     """
 
     plan: Plan
@@ -55,7 +47,7 @@ class Route:
     places: tuple[tuple[int, ...], ...]
     segments: Mapping[int, Sequence[Segment]]
     steps: tuple[Step, ...]
-    where: tuple[Place, ...]
+    where: tuple[int, ...]
 
     @property
     def messages(self) -> int:
@@ -144,7 +136,7 @@ def route_of(
                 number[i, k] = len(steps)
                 steps.append(Step(i, busy, after, tuple(sorted({s for row_ in touched for s in row_}))))
                 at[i] += 1
-    where = tuple(Place(i, k) for i, k in number)
+    where = tuple(k for _, k in number)
     return Route(plan, share, tuple(tuple(row) for row in places), segments, tuple(steps), where)
 
 
