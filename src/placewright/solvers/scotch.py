@@ -47,9 +47,9 @@ class Scotch:
     Vertices are colocation classes weighted by their processing times, edges are weighted by the transfer times between
     two classes, both ways; ``scotch_gpart`` (Pellegrini and Roman 1996) cuts the graph into one part an accelerator by
     its default strategy: parts within 5 % of even, a small sum of the edges cut. That sum is not the largest load, and
-    a tensor is paid once for each class that reads it. No guarantee. As published it knows neither memory nor
-    contiguity and uses no CPU: a partition that breaks a rule is no plan; where none of those that break none is as
-    good, its value is returned as ``rejected_s``. A run takes some O(E log V).
+    a tensor is paid once for each class that reads it. As published it knows neither memory nor contiguity and uses no
+    CPU: a partition that breaks a rule is no plan; where none of those that break none is as good, its value is
+    returned as ``rejected_s``.
 
     Where it differs: Scotch's answer depends on the order in which vertices are listed, by a factor of 2 and more on
     the operator graphs. The published program lists them in the order of a hash table; here the order of the network is
@@ -58,6 +58,11 @@ class Scotch:
     parts weighted by speed (``cmpltw``); that a class can't run somewhere it doesn't know.
 
     ``Budget.iterations`` counts runs of the program. Scotch runs in one thread, so that its answer is repeatable.
+
+    Guarantee: none.
+    Complexity: some O(E log V) a run.
+    Source: Pellegrini and Roman 1996, as a baseline of arXiv 2006.16423.
+    When to use: to compare with graph partitioning; needs the program ``scotch_gpart``.
 
     Attributes
     ----------

@@ -25,12 +25,16 @@ def single_device(
 ) -> Result:
     """Try each device alone and keep the fastest; the others are reported as ``only <device>``.
 
-    Exact among placements that use one device. Alternatives hold every device, ``inf`` where it can't run the network
-    or lacks the memory. Complexity O(D (n + E)); of alike devices one is judged.
+    Alternatives hold every device, ``inf`` where it can't run the network or lacks the memory.
 
     For the max-load: the one-accelerator baseline of arXiv 2006.16423 knows no memory limit. Where a device
     that lacks the memory is faster than those that don't, its value and what it lacks are ``rejected_s`` and
     ``rejected``.
+
+    Guarantee: exact among placements that use one device.
+    Complexity: O(D (n + E)); of alike devices one is judged.
+    Source: the one-accelerator baseline of arXiv 2006.16423.
+    When to use: to know what several devices have to beat; ``auto`` always reports it.
     """
     best: Plan | None = None
     rejected_s, rejected = float("inf"), ""

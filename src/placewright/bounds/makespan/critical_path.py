@@ -31,7 +31,11 @@ def critical_path(
     Guarantee: in any schedule that runs v on i, v's processing ends no earlier than f[v, i], by induction along the
     topological order: v waits for each input u, made on some j where it ended no earlier than f[u, j]; when j differs
     from i, the cut behind u, the transfer and the cut before v pass one after the other. Contention and busy devices
-    only delay. Complexity O(E D^2).
+    only delay.
+
+    Complexity: O(E D^2).
+    Source: ours; the longest path is the classic bound.
+    When to use: always: it is quick, and the start of the others.
     """
     if not problem.allowed.any(axis=1).all():
         return Result(solver="critical-path")

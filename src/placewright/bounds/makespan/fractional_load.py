@@ -30,6 +30,10 @@ def fractional_load(
     Guarantee: a device runs one operator at a time, so that the makespan is at least its load; a placement divides
     nothing, and so is a solution of the linear program.
     The linear program, and why its bound is safe: :func:`placewright.bounds.divided_load.divided_load`.
+
+    Complexity: one linear program of units x devices.
+    Source: ours; the linear program of unrelated machines (Lenstra, Shmoys, Tardos 1990), judged by its multipliers.
+    When to use: always; strong where much can run side by side.
     """
     a = arrays_of(problem)
     if not a.allowed.any(axis=1).all():

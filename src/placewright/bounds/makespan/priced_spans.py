@@ -70,7 +70,10 @@ class PricedSpans:
     Guarantee: holds for every problem, whatever the multipliers: the program is asked for them and no more. Memory
     counts weights and KV caches, not live tensors. Devices that can be swapped are one class with one multiplier.
     Any-time. ``budget.iterations``: rounds, 60 by default. Beyond 5,000 operators: none, with a reason in the log.
-    Complexity a round: spans times pairs of classes of devices searches, and a linear program. Placewright's own.
+
+    Complexity: of a round, spans times pairs of classes of devices searches, and a linear program.
+    Source: ours; columns and prices are Dantzig and Wolfe's (1960).
+    When to use: given time, where memory, ports or what runs beside a path make the gap.
 
     Examples
     --------

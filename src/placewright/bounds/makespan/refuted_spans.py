@@ -82,9 +82,12 @@ class RefutedSpans:
 
     Guarantee: holds for every contention, colocation and memory; a span's schedule is part of the whole one. Memory is
     not seen. Any-time. ``budget.iterations``: searches, 300 by default with no limit of time. Beyond 5,000 operators or
-    16 devices: none, with a reason in the log. Complexity: exponential in the operators of a span; a node takes
-    O(E D^2) for itself and for each of ``tried`` x D trials. Destructive bounds are Klein and Scholl's (1999) for
-    scheduling with resources; this one, of placements, is Placewright's own.
+    16 devices: none, with a reason in the log.
+
+    Complexity: exponential in the operators of a span; a node takes O(E D^2) for itself and for each of ``tried`` x D
+    trials.
+    Source: ours, of placements; destructive bounds are Klein and Scholl's (1999) for scheduling with resources.
+    When to use: given time, where ``spans`` leaves a gap and branches are wide.
 
     Attributes
     ----------

@@ -45,8 +45,11 @@ class Configuration:
     Guarantee: what is returned is proved by prices alone, whose maxima are bounded from above (labels of least load and
     most profit) with a relative slack of 1e-9; the linear program is only asked where to look. Contiguity, memory,
     channels and the other end's part in a transfer time are left out; a replicated stage is no set on a device: 0 then.
-    Complexity: the states of the order times the number of labels; 0, with a reason in the log, beyond 200,000 states.
     Any-time. The budget's ``iterations`` counts solutions of the linear program (default: no limit).
+
+    Complexity: the states of the order times the number of labels; 0, with a reason in the log, beyond 200,000 states.
+    Source: ours, from Gilmore and Gomory's columns and the configuration program of scheduling.
+    When to use: given time, where transfers make the gap and plans need not be contiguous.
 
     Attributes
     ----------

@@ -31,6 +31,10 @@ def fractional_load(
     them, with less in the memory of each. Contiguity is left out.
     The linear program, and why its bound is safe: :func:`placewright.bounds.divided_load.divided_load`.
 
+    Complexity: one linear program of units x devices.
+    Source: ours; the linear program of unrelated machines (Lenstra, Shmoys, Tardos 1990), judged by its multipliers.
+    When to use: always; strong where transfers cost little.
+
     Examples
     --------
     >>> from placewright import Cluster, Device, MaxLoad, Operator, OperatorGraph, Problem

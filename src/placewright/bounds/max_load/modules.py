@@ -27,8 +27,11 @@ class PricedModules:
     Guarantee: :func:`placewright.bounds.max_load.module_prices.priced` proves it for any prices; Kelley's cutting
     planes look for good ones and are not believed. Transfers count, each where it falls, also where they depend on both
     ends; so do memories and channels. Contiguity is left out, but for blocks, which share a device. Replicas and wide
-    networks: 0, with the reason in the log. Complexity of a round: the states of all frontiers times the devices times
-    the messages of a step. The budget's ``iterations`` counts rounds.
+    networks: 0, with the reason in the log. The budget's ``iterations`` counts rounds.
+
+    Complexity: of a round, the states of all frontiers times the devices times the messages of a step.
+    Source: ours; the cutting planes are Kelley's (1960).
+    When to use: given time, for narrow networks on links that differ or share channels.
 
     Attributes
     ----------

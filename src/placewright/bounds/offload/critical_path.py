@@ -24,8 +24,12 @@ def critical_path(
 ) -> Result:
     """Bound the offload latency by a path alone.
 
-    Guarantee: an operator on a CPU takes its time after its producers; one in a call ends with the call, which takes
-    at least the time of any path inside. Exact without accelerators. O(operators + tensors).
+    Guarantee: an operator on a CPU takes its time after its producers; one in a call ends with the call, which takes at
+    least the time of any path inside.
+
+    Complexity: O(operators + tensors). Exact without accelerators.
+    Source: the longest path, the classic bound.
+    When to use: always: it is quick.
 
     Examples
     --------

@@ -27,8 +27,12 @@ class SpineBound:
     Guarantee: holds for every problem. Unlike accelerators and links are replaced by one that is at least as good as
     each. Bounds of programs are computed from multipliers here; HiGHS is only asked for them. 0, with a reason in the
     log, beyond 20,000 operators. Weak where parallel work and not a path makes the time, and where few accelerators are
-    filled to the brim. Any-time. Complexity: blocks of the path squared, times operators + tensors, for the
-    first bound; then a program for each interval that the shortest way takes. Placewright's own.
+    filled to the brim. Any-time.
+
+    Complexity: blocks of the path squared, times operators + tensors, for the first bound; then a program for each
+    interval that the shortest way takes.
+    Source: ours.
+    When to use: given time, where one long path makes the latency.
 
     Examples
     --------

@@ -32,6 +32,10 @@ def fractional_load(
     Contiguity, transfers and synchronisation are left out. Without memory limits and transfers it is met: shares may
     divide every unit alike. The program and its safe value: :func:`placewright.bounds.divided_load.divided_load`.
 
+    Complexity: one linear program of units x devices.
+    Source: ours; the linear program of unrelated machines (Lenstra, Shmoys, Tardos 1990), judged by its multipliers.
+    When to use: always; met where transfers and memory don't matter.
+
     Examples
     --------
     >>> from placewright import Cluster, Device, Operator, OperatorGraph, Problem, Throughput

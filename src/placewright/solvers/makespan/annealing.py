@@ -30,8 +30,13 @@ class Annealing:
 
     Moves, acceptance and cooling: :func:`placewright._kernel.anneal.anneal`. The temperature falls geometrically from
     ``hot`` to ``cold`` times the starting value, ``cycles`` times over, each cycle from the best placement so far.
-    Placements beyond the memory are penalised while searching and never returned. Any-time; never worse than its
-    incumbent; no bound. The budget's ``iterations`` counts moves (default: until the seconds are spent).
+    Placements beyond the memory are penalised while searching and never returned. Any-time. The budget's ``iterations``
+    counts moves (default: until the seconds are spent).
+
+    Guarantee: never worse than its incumbent; no bound.
+    Complexity: O(n + E) a move.
+    Source: simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983); moves and kernel are ours.
+    When to use: to search small networks; ``large-neighbourhood`` is the better search elsewhere.
 
     Attributes
     ----------

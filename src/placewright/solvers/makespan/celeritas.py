@@ -35,13 +35,18 @@ class Celeritas:
     it where its last operator would finish first.
 
     Written from memory of the paper, of which the abstract alone was at hand; the names of the steps are the paper's,
-    and these are choices: the way down takes mean processing and transfer times (HEFT's rank). A cluster has at most
-    1 / (``clusters_per_device`` D) of the network's mean processing time and of the memory that any device may use,
-    and ``most_operators`` operators, unless it is one operator; edges count their tensor's bytes once a reader. The
-    measuring run ("standard evaluation") that gives the paper its times is the problem's own times here. A cluster
-    that no device can take whole, for memory, pins or colocation, is taken apart and its operators placed one by one by
-    the same rule. Contention delays transfers. Where live tensors then don't fit, all is placed again with as much
-    memory kept free. No guarantee. Complexity O(n ``most_operators`` + E D).
+    and these are choices: the way down takes mean processing and transfer times (HEFT's rank). A cluster has at most 1
+    / (``clusters_per_device`` D) of the network's mean processing time and of the memory that any device may use, and
+    ``most_operators`` operators, unless it is one operator; edges count their tensor's bytes once a reader. The
+    measuring run ("standard evaluation") that gives the paper its times is the problem's own times here. A cluster that
+    no device can take whole, for memory, pins or colocation, is taken apart and its operators placed one by one by the
+    same rule. Contention delays transfers. Where live tensors then don't fit, all is placed again with as much memory
+    kept free.
+
+    Guarantee: none.
+    Complexity: O(n ``most_operators`` + E D).
+    Source: Xu, Liao, Xie, Zhou 2022 (arXiv 2208.00184).
+    When to use: for a plan of few cuts of a large network at once.
 
     Attributes
     ----------

@@ -56,8 +56,12 @@ class Genetic:
     where the paper stops after a number of generations without progress. Networks of more than 20,000 operators are
     given fewer chromosomes.
 
-    Any-time; never worse than its incumbent; no bound and no guarantee. The budget's ``iterations`` counts generations
-    (default: 1,000, or the seconds); one costs O(P (n + E)).
+    Any-time. The budget's ``iterations`` counts generations (default: 1,000, or the seconds).
+
+    Guarantee: never worse than its incumbent; no bound.
+    Complexity: O(P (n + E)) a generation.
+    Source: Wang, Siegel, Roychowdhury, Maciejewski, J. Parallel Distrib. Comput. 47, 1997.
+    When to use: to compare with a genetic algorithm.
 
     Attributes
     ----------

@@ -53,13 +53,17 @@ def getf(
 
     The group assignment (Chudak and Shmoys' for machines of different speeds) is written from memory of the paper: its
     abstract and summaries alone were at hand. Choices: gamma is log D / log log D from 16 devices on, 2 below. Ties of
-    the earliest start go to the longer way down, which the paper leaves open. Unlike times, where the paper knows
-    p[v] / s_i: the linear program takes p[v, i] as they are, and s_i is the geometric mean over operators of the least
-    time of an operator over its time on i. Units (colocation classes) are divided as one. Where a unit may run on no
-    device of its group, or memory is full there, all devices are allowed: to that unit, or when earliest time first
-    finds no place for all, to all units. If the linear program isn't solved in half of the budget, each unit's group is
-    the one with most speed. Memory and contention as in ``etf``. No guarantee here; the paper has one for related
-    machines. Complexity: the linear program and O(E D + n D log n).
+    the earliest start go to the longer way down, which the paper leaves open. Unlike times, where the paper knows p[v]
+    / s_i: the linear program takes p[v, i] as they are, and s_i is the geometric mean over operators of the least time
+    of an operator over its time on i. Units (colocation classes) are divided as one. Where a unit may run on no device
+    of its group, or memory is full there, all devices are allowed: to that unit, or when earliest time first finds no
+    place for all, to all units. If the linear program isn't solved in half of the budget, each unit's group is the one
+    with most speed. Memory and contention as in ``etf``.
+
+    Guarantee: none here; the paper has one for related machines.
+    Complexity: the linear program and O(E D + n D log n).
+    Source: Su, Ren, Vardi, Wierman, He 2020 (arXiv 2004.14639); a baseline of Moirai.
+    When to use: to compare with Moirai's baselines.
 
     Examples
     --------

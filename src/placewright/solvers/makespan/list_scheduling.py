@@ -38,8 +38,12 @@ def heft(
     devices) and each goes where it would finish first, into an idle gap when one is long enough. Beyond the paper:
     transfers queue under the problem's contention, a device is passed over when its memory is full, and the first
     operator of a colocation class decides for all of it. Where live tensors then exceed a device's memory, it is all
-    done again with as much memory kept free. No guarantee. Complexity O(n^2 D) in the worst case, near O(E D) when gaps
-    are few. Without a placement for every operator, no plan.
+    done again with as much memory kept free. Without a placement for every operator, no plan.
+
+    Guarantee: none.
+    Complexity: O(n^2 D) in the worst case, near O(E D) when gaps are few.
+    Source: Topcuoglu, Hariri, Wu, IEEE Trans. Parallel Distrib. Syst. 13, 2002.
+    When to use: for a first plan at once, also of 100,000 operators.
     """
     a = arrays_of(problem)
     rank = mean_upward_rank(a.network)
@@ -63,7 +67,12 @@ def etf(
 
     Of all pairs of a ready operator and a device, the one that can start earliest is scheduled; ties go to the higher
     level (mean upward rank), then to the faster device. Beyond the paper: unlike devices, and contention, memory and
-    colocation as in :func:`heft`. No guarantee on unlike devices. Complexity O(E D + n D log n).
+    colocation as in :func:`heft`.
+
+    Guarantee: none on unlike devices.
+    Complexity: O(E D + n D log n).
+    Source: Hwang, Chow, Anger, Lee, SIAM J. Comput. 18, 1989.
+    When to use: for a first plan at once, where many operators can run side by side.
     """
     a = arrays_of(problem)
     level = mean_upward_rank(a.network)

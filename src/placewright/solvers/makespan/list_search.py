@@ -41,8 +41,12 @@ class ListSearch:
     more or less; a try that is no worse stands. To search the data that a list scheduler is given, and not its
     schedules, is an idea of Storer, Wu and Vaccari (1992, problem space search).
 
-    Contention, memory, pins and classes as in ``heft``. Any-time; never worse than its incumbent; no bound. The
-    budget's ``iterations`` counts tries. Complexity of a try: that of ``heft``, a second for 100,000 operators.
+    Contention, memory, pins and classes as in ``heft``. Any-time. The budget's ``iterations`` counts tries.
+
+    Guarantee: never worse than its incumbent; no bound.
+    Complexity: of a try, that of ``heft``: a second for 100,000 operators.
+    Source: ours, after Storer, Wu and Vaccari 1992 (problem space search).
+    When to use: beyond what annealing gets through: tens of thousands of operators and more.
 
     Attributes
     ----------

@@ -39,7 +39,12 @@ def m_etf(
     Choices: memory is weights and KV cache, a colocation class is placed with its first operator and all its memory;
     where live tensors then don't fit, all is placed again with as much memory kept free. On unlike devices an operator
     that could start on several takes the fastest of them. Transfers queue under the problem's contention, where the
-    program lets one tensor at a time pass in each direction of a device. No guarantee. Complexity O(E D + n D log n).
+    program lets one tensor at a time pass in each direction of a device.
+
+    Guarantee: none.
+    Complexity: O(E D + n D log n).
+    Source: Baechi (Jeon et al., arXiv 2301.08695).
+    When to use: to compare with Baechi; ``etf`` is the same with better ties.
     """
     a = arrays_of(problem)
     level = np.zeros(len(problem.graph))

@@ -45,8 +45,12 @@ class SmallCommunicationTimes:
     c_vx the mean over the pairs of different devices that a link joins, of the slowest tensor that x reads of v.
     Memory, colocation and contention as in ``m-etf``. As in the published program a device waits only for a child that
     is ready and can start nowhere earlier. If half of the budget ends before the linear program does, there are no
-    favourites, which is ``m-etf``. No guarantee here; the paper has one for alike devices and small transfers.
+    favourites, which is ``m-etf``.
+
+    Guarantee: none here; the paper has one for alike devices and small transfers.
     Complexity: the linear program and O(n W D) for graphs of width W.
+    Source: Baechi (Jeon et al., arXiv 2301.08695), after Hanen and Munier.
+    When to use: to compare with Baechi; where transfers are short.
 
     Attributes
     ----------

@@ -31,9 +31,13 @@ def m_topo(
 
     Choices where nothing was published: memory is weights and KV cache. A device's own limit binds too. A unit that may
     not run on the device being filled, or finds no room on it and those behind, goes to the first other one that may
-    run it and has room; the device being filled stays. The order in which each device runs its operators is the
-    judge's (longest remaining path first). Without room for every unit, or where live tensors then don't fit: no plan.
-    No guarantee. Complexity O(U D).
+    run it and has room; the device being filled stays. The order in which each device runs its operators is the judge's
+    (longest remaining path first). Without room for every unit, or where live tensors then don't fit: no plan.
+
+    Guarantee: none.
+    Complexity: O(U D) for U units.
+    Source: Baechi (Jeon et al., arXiv 2301.08695).
+    When to use: to compare with Baechi; where memory is all that matters.
 
     Examples
     --------

@@ -40,6 +40,11 @@ class MoiraiMilp:
     memory are dropped. So are those that exceed it by less than a ten-millionth of a device's, which HiGHS can't tell.
     Any-time. ``iterations`` of the budget count nodes of the search tree, on one thread.
 
+    Complexity: exponential at worst: a binary variable an operator and device, an operator pair and device, a tensor
+    and pair of devices.
+    Source: Moirai (Zhang et al. 2023, arXiv 2312.04025), published for Gurobi.
+    When to use: to reproduce Moirai's tables; up to some tens of operators.
+
     Attributes
     ----------
     threads : int

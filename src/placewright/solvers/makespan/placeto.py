@@ -65,9 +65,13 @@ class Placeto:
     - ``workers`` episodes make one update, in one thread; all begin with the incumbent, or with a placement that fills
       the fastest devices. Rates of learning are higher than published, for budgets of seconds.
 
-    Any-time; never worse than its incumbent; no bound and no guarantee. The budget's ``iterations`` counts updates
-    (default: 200, or the seconds); one costs ``workers * groups`` simulations of O(E + n log n) and as many
-    evaluations of the network, O(groups^2) each. Loading torch counts, too.
+    Any-time. The budget's ``iterations`` counts updates (default: 200, or the seconds). Loading torch counts, too.
+
+    Guarantee: never worse than its incumbent; no bound.
+    Complexity: ``workers * groups`` simulations of O(E + n log n) an update, and as many evaluations of the network,
+    O(groups^2) each.
+    Source: Addanki et al. 2019 (arXiv 1906.08879); a baseline of Moirai.
+    When to use: to compare with learnt placement; needs torch.
 
     Attributes
     ----------

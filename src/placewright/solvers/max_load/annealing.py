@@ -29,11 +29,14 @@ class LoadAnnealing:
 
     Minimised is the 12th norm of the loads, summed over passes, and a penalty for memory; kept is the placement within
     memory whose largest load is smallest. Single moves stall where operators are tied to each other by large tensors: a
-    region of a device, grown breadth-first from one of its units, crosses as one. No guarantee; the result is never
-    worse than the incumbent. A move costs O(messages of its units x devices): some 200,000 to 900,000 moves a second.
-    Placewright's own; the move of regions is what graph partitioners do by coarsening (Karypis and Kumar 1998).
+    region of a device, grown breadth-first from one of its units, crosses as one.
 
     ``Budget.iterations`` counts moves.
+
+    Guarantee: never worse than the incumbent; no bound.
+    Complexity: O(messages of its units x devices) a move: some 200,000 to 900,000 moves a second.
+    Source: ours; the move of regions is what graph partitioners do by coarsening (Karypis and Kumar 1998).
+    When to use: where plans need not be contiguous and the network is large.
 
     Attributes
     ----------

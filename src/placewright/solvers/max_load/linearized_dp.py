@@ -29,9 +29,8 @@ class LinearizedDp:
     The paper's linearisation of its dynamic program for the max-load adds edges until the network is a path, in the
     order of a depth-first traversal; there are then only as many ideals as blocks, and O(B^2) pairs of them. Blocks are
     colocation classes, those united that order edges tie in cycles, and those merged into their only neighbour that
-    take no time; where the merged ones don't fit in memory, the others are tried too. Exact along its order, so a plan
-    is found if one fits along it; no guarantee beyond. The plan is contiguous whatever the objective asks for. Time
-    O(B^2 (degree + classes x states)), states being the ways to have used some devices of each class.
+    take no time; where the merged ones don't fit in memory, the others are tried too. The plan is contiguous whatever
+    the objective asks for.
 
     Where it differs from the published program: the order goes on with the block that became ready last; of several at
     once, the program takes the largest label of a class, and at the start whatever comes first in the hash table of its
@@ -39,6 +38,11 @@ class LinearizedDp:
     plan everywhere. Of the 17 published files some come out better for it, the others the same. Blocks that join a
     neighbour at no loss (see ``Blocks``) are merged too. Devices of any number of classes, passes that count apart,
     overlap and replication are those of the dynamic program; the paper has alike accelerators and alike CPUs.
+
+    Guarantee: exact along its order, so a plan is found if one fits along it; none beyond.
+    Complexity: O(B^2 (degree + classes x states)), states being the ways to have used some devices of each class.
+    Source: DPL of Tarnawski et al. 2020 (arXiv 2006.16423).
+    When to use: to compare with the paper; ``order-search`` cuts many orders in this way.
 
     Examples
     --------

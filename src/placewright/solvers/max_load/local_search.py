@@ -31,9 +31,8 @@ class LocalSearch:
     The local search of arXiv 2006.16423's evaluation: every colocation class starts on a random accelerator; of all
     moves of one class to another accelerator the one with the least largest load is made, until it gains less than a
     step. It stalls early where a chain of operators hangs together by large tensors: moving one of them alone costs
-    more than it saves. No guarantee. As published it knows neither memory nor contiguity and uses no CPU: a placement
-    that breaks a rule is no plan; where none of those that break none is as good, its value is returned as
-    ``rejected_s``. A move costs O(messages of all units x D^2).
+    more than it saves. As published it knows neither memory nor contiguity and uses no CPU: a placement that breaks a
+    rule is no plan; where none of those that break none is as good, its value is returned as ``rejected_s``.
 
     Where it differs: classes that order edges tie in cycles are not united, as any placement is allowed here; units
     that no accelerator may run are placed among the other devices. Unlike accelerators have their own times, and a move
@@ -41,6 +40,11 @@ class LocalSearch:
     are one sample of a random search; the values here lie in the same range, not at the same spot.
 
     ``Budget.iterations`` counts restarts.
+
+    Guarantee: none.
+    Complexity: O(messages of all units x D^2) a move.
+    Source: the local search in the evaluation of arXiv 2006.16423.
+    When to use: to compare with the paper.
 
     Attributes
     ----------

@@ -55,6 +55,10 @@ class LoadMilp:
     ``max-load-cp-sat`` it rests on floating-point arithmetic inside the solver. Any-time. ``iterations`` of the budget
     count nodes of the search tree, on one thread.
 
+    Complexity: exponential at worst; variables: units x devices, and messages x devices.
+    Source: the integer program of arXiv 2006.16423, published for Gurobi.
+    When to use: to compare with the paper's program; where ``max-load-cp-sat`` stalls.
+
     Attributes
     ----------
     threads : int

@@ -65,6 +65,10 @@ class LoadModularSplit:
     do, a few rounds look for a contiguous plan first. Memory, channels, overlap, both passes: exact; no replicas.
     Any-time: a round that the budget ends gives nothing. The budget's ``iterations`` counts rounds.
 
+    Complexity: of a round, the states of all frontiers times ``width`` vectors times devices.
+    Source: ours, from DiviML's idea of splitting (arXiv 2308.00127).
+    When to use: for narrow networks on links that differ or share channels.
+
     Attributes
     ----------
     width : int

@@ -37,17 +37,22 @@ class PipeDream:
     layers: stages, replicas of stages, and an exact dynamic program over both. Arxiv 2006.16423 makes it a baseline for
     branching networks in its evaluation of throughput: of each biconnected component of the network, backward operators
     included, what its edges leave is united; where the branches join, the next piece starts. As there, edges out of
-    operators that PipeDream itself would leave out don't count: those that take no time and have no input, or one
-    and at least three readers. Exact along the order of the pieces; no guarantee beyond, and where all work is in one
-    piece it is no better than one device. The plan is contiguous whatever the objective asks for. With ``replicate``
-    stages are replicated, as PipeDream does. O(E) for the components, then O(pieces^2 (degree + classes x states)),
-    states being the ways to have used some devices of each class.
+    operators that PipeDream itself would leave out don't count: those that take no time and have no input, or one and
+    at least three readers. The plan is contiguous whatever the objective asks for. With ``replicate`` stages are
+    replicated, as PipeDream does.
 
     Where it differs from the published program: which operators are left out follows from the rule above, where the
     program has lists of ids for two networks. That for the training of BERT-24 is compared with ids after these have
     been changed, so it hits others; the rule's value is better (41.7 against 187.9 ms). Pieces that become ready
     together go by their time, least first, where the program's order comes from its hash table. PipeDream's devices are
     alike; here the cut knows classes of them, memory, overlap and passes that count apart.
+
+    Guarantee: exact along the order of the pieces; none beyond, and where all work is in one piece it is no better than
+    one device.
+    Complexity: O(E) for the components, then O(pieces^2 (degree + classes x states)), states being the ways to have
+    used some devices of each class.
+    Source: PipeDream (Narayanan et al., SOSP 2019, arXiv 1806.03377) as a baseline of arXiv 2006.16423.
+    When to use: to compare with PipeDream.
 
     Examples
     --------

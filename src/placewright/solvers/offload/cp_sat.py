@@ -37,6 +37,10 @@ class OffloadCpSat:
     plan is evaluated with the unrounded times. Any-time. The budget's ``iterations`` counts CP-SAT's deterministic time
     units (about seconds) on one worker, which makes the result depend on the seed alone.
 
+    Complexity: exponential at worst; calls with variables of their own are doubled until the gap is closed.
+    Source: the integer program of arXiv 2006.16423 in our own model.
+    When to use: to prove plans of up to some hundred operators, with any number of calls.
+
     Attributes
     ----------
     workers : int

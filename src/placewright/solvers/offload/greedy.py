@@ -31,13 +31,17 @@ def greedy(
     Blocks (colocation classes, those united that edges tie in cycles) are taken in the order; the one that does not fit
     on the accelerator at hand opens the next one, and when none is left all that follow stay on CPUs. A block that the
     accelerator at hand can't run or could not hold even when empty goes to CPUs, too. Where the placement needs more
-    calls than the objective allows it is no plan, and its value is returned as ``rejected_s``. No guarantee.
-    O(operators + tensors).
+    calls than the objective allows it is no plan, and its value is returned as ``rejected_s``.
 
     Where it differs from the published program: that one meets blocks in the order of a hash table; here the block that
     became ready last is next, and of several at once the one that is read from last, which gives the published values
     of the published files. Unlike accelerators are taken in the order of the cluster; a block that has no CPU to run on
     goes to the first accelerator with room for it.
+
+    Guarantee: none.
+    Complexity: O(operators + tensors).
+    Source: Tarnawski et al. 2020 (arXiv 2006.16423, appendix F).
+    When to use: to compare with the paper; for a first plan.
 
     Examples
     --------

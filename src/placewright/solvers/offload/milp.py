@@ -50,6 +50,10 @@ class OffloadMilp:
     calls that the objective allows: unlike that of ``offload-cp-sat`` it rests on floating-point arithmetic inside the
     solver. Any-time. ``iterations`` of the budget count nodes of the search tree, on one thread.
 
+    Complexity: exponential at worst.
+    Source: Tarnawski et al. 2020 (arXiv 2006.16423), published for Gurobi.
+    When to use: to compare with the paper's program.
+
     Attributes
     ----------
     threads : int

@@ -27,9 +27,12 @@ class SpinePlan:
 
     Each interval of the path has a set of operators that its program would take. A unit goes to the first interval for
     which it is surely inside, else to the first one that takes it and has the memory; intervals go to accelerators by
-    first fit decreasing; all else stays on CPUs. Bound and split are often equal, and then optimal. No guarantee for
-    the plan; ``lower_bound_s`` is that of :class:`placewright.bounds.offload.spine.SpineBound`, and so is the
-    complexity. Any-time. Placewright's own.
+    first fit decreasing; all else stays on CPUs. Bound and split are often equal, and then optimal. Any-time.
+
+    Guarantee: none for the plan; ``lower_bound_s`` is that of :class:`placewright.bounds.offload.spine.SpineBound`.
+    Complexity: that of the bound.
+    Source: ours.
+    When to use: for plan and bound at once where one long path makes the latency.
 
     Examples
     --------

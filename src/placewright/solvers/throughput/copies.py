@@ -53,7 +53,10 @@ class Copies:
 
     Guarantee: never worse than the incumbent; with two devices, without contiguity, memory limits and synchronisation
     optimal, and proved so. The bound: of ``fractional-cuts``. A budget's iterations are rounds of pricing.
+
     Complexity: linear programs of messages x devices^2 variables.
+    Source: ours; data and model parallelism together are DiviML's question (arXiv 2308.00127).
+    When to use: for up to some tens of unlike devices, inference or training.
     """
 
     rounds: int = 40

@@ -51,7 +51,10 @@ class CopiesExact:
     tolerance must not be worth a share. Solutions that hold a few bytes too many, which the solver does not see, are
     barred and the program is solved again. Its bound is lowered by the tolerances of HiGHS.
 
-    Exact. Complexity: all D^U placements of U units, at most 20,000.
+    Guarantee: exact; bounds are lowered by the tolerances of HiGHS.
+    Complexity: all D^U placements of U units, at most 20,000.
+    Source: ours.
+    When to use: for networks of a few units, and to judge the other methods by.
     """
 
     threads: int = 2

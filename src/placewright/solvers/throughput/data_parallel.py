@@ -27,12 +27,16 @@ def data_parallel(
 ) -> Result:
     """Copy the whole network to devices that can run and hold it, with the best shares.
 
-    A device i that needs t_i alone and synchronises for s seconds a sample, as all r copies do, has the load
-    share_i t_i + s. Shares in proportion to the speeds 1 / t_i make all loads equal, and no others are better: of
-    devices S the time per sample is 1 / sum_S (1 / t_i) + s(S). Without synchronisation (inference) all devices take
-    part. When training, s(S) = 2 (r - 1) / r x weight bytes / bandwidth of the slowest link among them / period, and
-    devices are added one at a time, the one that leaves the least time first; the best set on the way is kept.
-    Exact among plans of whole copies for inference; O(D^2).
+    A device i that needs t_i alone and synchronises for s seconds a sample, as all r copies do, has the load share_i
+    t_i + s. Shares in proportion to the speeds 1 / t_i make all loads equal, and no others are better: of devices S the
+    time per sample is 1 / sum_S (1 / t_i) + s(S). Without synchronisation (inference) all devices take part. When
+    training, s(S) = 2 (r - 1) / r x weight bytes / bandwidth of the slowest link among them / period, and devices are
+    added one at a time, the one that leaves the least time first; the best set on the way is kept.
+
+    Guarantee: exact among plans of whole copies for inference; none for training.
+    Complexity: O(D^2).
+    Source: data parallelism with shares by speed; the proof is above.
+    When to use: to know what copies alone bring; where each device holds the network.
 
     Examples
     --------

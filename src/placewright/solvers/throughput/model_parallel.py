@@ -20,8 +20,13 @@ __all__ = ["ModelParallel"]
 class ModelParallel:
     """Take the best pipeline: a plan with one copy is one of the max-load, and its value the same.
 
-    Each algorithm starts from the plan of the one before. Where the last one proves it optimal, that is the best plan
-    with one copy; no bound is claimed, since several copies may be better.
+    Each algorithm starts from the plan of the one before.
+
+    Guarantee: the best plan with one copy where the last algorithm proves it; no bound, since several copies may be
+    better.
+    Complexity: that of its algorithms.
+    Source: ours, from algorithms of the max-load.
+    When to use: to know what one pipeline alone brings.
 
     Attributes
     ----------

@@ -57,7 +57,11 @@ class ServerTeams:
     then all is repeated with that of the plan before.
 
     Guarantee: none; :func:`placewright.bounds.throughput.servers.servers` says how far from the best it can be. A
-    budget's iterations are teams. O(teams x devices of a team x blocks x blocks of a stage).
+    budget's iterations are teams.
+
+    Complexity: O(teams x devices of a team x blocks x blocks of a stage).
+    Source: ours; placing by the symmetry of the hardware is DiviML's (arXiv 2308.00127).
+    When to use: for many servers of few kinds: 1,024 devices in seconds.
 
     Parameters
     ----------
