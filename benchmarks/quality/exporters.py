@@ -58,6 +58,10 @@ SPLIT_OF = {"sequential": "auto", "auto": "balanced", "its own": "llama.cpp"}
 """Columns and the splits of ``language_models`` that they show, whose ``auto`` transformers calls sequential."""
 
 
+NOT_RUN_BY = dict.fromkeys(("for llama.cpp", "its own", "for vllm", "even"), "whisper")
+"""llama.cpp does not run this model, and vLLM not as a pipeline."""
+
+
 def even(case: Case) -> list[int] | None:
     """Put as many layers on each accelerator, as vLLM does; those left over go before the last stage, from its end."""
     stages = [i for i, d in enumerate(case.cluster.devices) if d.kind != "cpu"]
@@ -86,10 +90,13 @@ def row_of(case: Case, apart: Case, columns: Sequence[str], budget_s: float) -> 
 
     accelerate keeps tied weights on one device; the others hold them twice, which is the case ``apart``.
     """
-    result = solve(case.problem, budget=budget_s)
+    whole = case if "auto" in columns else apart
+    result = solve(whole.problem, budget=budget_s)
     row = {"plan": result.value_s, "gap": result.gap}
     for column in columns[2:]:
-        if column in SPLIT_OF:
+        if column in NOT_RUN_BY and NOT_RUN_BY[column] in case.problem.name:
+            row[column] = NONE
+        elif column in SPLIT_OF:
             on = apart if column == "its own" else case
             row[column] = judged(on, SPLITS[SPLIT_OF[column]](on))
         elif column == "even":
@@ -99,7 +106,7 @@ def row_of(case: Case, apart: Case, columns: Sequence[str], budget_s: float) -> 
             assert rules is not None
             try:
                 plan = result.require_plan()
-                row[column] = nearest(case.problem, plan, rules, budget=budget_s).plan.value_s
+                row[column] = nearest(whole.problem, plan, rules, budget=budget_s).plan.value_s
             except (InvalidInput, NoPlan):
                 row[column] = NONE
     return row

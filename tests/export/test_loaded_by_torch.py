@@ -22,6 +22,7 @@ from placewright.export.modules import units_of  # noqa: E402
 from placewright.graph import OperatorGraph  # noqa: E402
 from placewright.plan import Plan  # noqa: E402
 from placewright.problem import Problem  # noqa: E402
+from placewright.solve import solve  # noqa: E402
 from tests.export import tiny_networks  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")
@@ -103,3 +104,20 @@ def test_a_pipeline_of_torch_is_cut_where_the_plan_says() -> None:
         got = pipe(**example)
     got = got[0] if isinstance(got, tuple) else got
     assert torch.allclose(wanted, getattr(got, "logits", got), atol=1e-5)
+
+
+def test_a_tied_head_is_charged_to_both_ends_of_a_pipeline() -> None:
+    """GPT-2's head has the embedding's weights, 64 x 16 numbers of 4 bytes: a pipeline holds these 4 KiB twice.
+
+    The operator that has them is fused with others, whose weights are counted along.
+    """
+    graph = capture("py:tests.export.tiny_networks:gpt2")
+    limit = int(0.8 * sum(v.weight_bytes for v in graph.operators))  # no device holds all of it
+    cluster = Cluster([Device("a", memory_bytes=limit), Device("b", memory_bytes=limit)], BOX.links)
+    problem = Problem(graph, cluster, np.ones((len(graph), 2)))
+    plan = solve(problem, budget=2).require_plan()
+    made = export_plan(problem, plan, "megatron")
+    assert "--pipeline-model-parallel-size 2 " in made.text
+    (note,) = [note for note in made.notes if note.startswith("weights that head and embedding share are held by both")]
+    assert 4.0 <= float(note.split()[-3]) < 5.0
+    assert note.endswith("KiB more")

@@ -150,8 +150,9 @@ def test_tied_weights_are_held_at_both_ends() -> None:
         [[0, 5]],
     )
     again = Problem(light, problem.cluster, problem.times)
-    twice = nearest(again, placed(again, [0, 0, 0, 1, 1, 0]), ROW).problem.graph
-    assert [v.weight_bytes for v in twice.operators] == [1000] * 6
+    twice = nearest(again, placed(again, [0, 0, 0, 1, 1, 0]), ROW)
+    assert [v.weight_bytes for v in twice.problem.graph.operators] == [1000] * 6
+    assert twice.held_twice_bytes == 1000
 
 
 def test_devices_that_a_target_does_not_know_are_left_out() -> None:

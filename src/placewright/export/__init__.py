@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +31,7 @@ from placewright.io import check_writable, problem_to_partitioning, problem_to_t
 from placewright.objective import MaxLoad, Throughput
 from placewright.plan import Plan
 from placewright.problem import Problem
+from placewright.units import format_bytes
 
 __all__ = [
     "PLAN_FORMATS",
@@ -148,14 +149,20 @@ def export_plan(
         )
     if target.rules is None:
         return target.write(as_it_is(problem, plan), Path(folder))
-    made = target.write(nearest(problem, plan, target.rules, budget=budget, seed=seed), Path(folder))
-    if target.rules.pipelined or not isinstance(problem.objective, MaxLoad | Throughput):
-        return made
-    note = (
-        f"{target.rules.target} runs a sample through its devices one after the other, so the time per sample of a "
-        "pipeline is not reached; plan with --objective makespan or token-latency for it"
-    )
-    return replace(made, notes=(*made.notes, note))
+    found = nearest(problem, plan, target.rules, budget=budget, seed=seed)
+    made = target.write(found, Path(folder))
+    return replace(made, notes=(*made.notes, *_notes(problem, found, target.rules)))
+
+
+def _notes(problem: Problem, found: Nearest, rules: Rules) -> Iterator[str]:
+    """Say what holds of a target beside its words."""
+    if found.held_twice_bytes and len(found.stages) > 1:
+        yield f"weights that head and embedding share are held by both: {format_bytes(found.held_twice_bytes)} more"
+    if not rules.pipelined and isinstance(problem.objective, MaxLoad | Throughput):
+        yield (
+            f"{rules.target} runs a sample through its devices one after the other, so the time per sample of a "
+            "pipeline is not reached; plan with --objective makespan or token-latency for it"
+        )
 
 
 def write_exported(path: Path | str, made: Exported) -> None:

@@ -104,6 +104,8 @@ class Nearest:
         Whether no other plan that the target can say is better.
     loss : str
         What saying it so costs, in a sentence; empty when nothing was changed.
+    held_twice_bytes : int
+        Of weights that the target holds once more than the network has them.
     """
 
     problem: Problem
@@ -112,6 +114,7 @@ class Nearest:
     changed: bool
     exact: bool
     loss: str
+    held_twice_bytes: int = 0
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -141,6 +144,7 @@ def nearest(problem: Problem, plan: Plan, rules: Rules, *, budget: float | Budge
     groups = _groups(posed.graph, units, rules)
     if rules.tied_twice:
         posed = _untied(posed, groups)
+    twice = int(posed.resident_bytes.sum() - problem.resident_bytes.sum())
     if rules.embedding_on_cpu and len(groups) > sum(bool(unit.stack == main_stack(units)) for unit in units):
         posed = _on_cpus(posed, groups[0])
     alone = len(plan.copies) <= 1 and not plan.replicas
@@ -149,7 +153,7 @@ def nearest(problem: Problem, plan: Plan, rules: Rules, *, budget: float | Budge
         and _says(posed, plan, groups, rules)
         and (kept := plan_for(posed, plan.device_of, schedule=plan.schedule))
     ):
-        return Nearest(posed, kept, _stages(units, kept.device_of), False, True, "")
+        return Nearest(posed, kept, _stages(units, kept.device_of), False, True, "", twice)
     most = _where_most_is(posed, plan, groups)
     found = [most] if most is not None and _says(posed, most, groups, rules) else []
     sure = rules.apart is None or not apart_of(posed, range(len(posed.graph)), rules.apart)
@@ -170,13 +174,12 @@ def nearest(problem: Problem, plan: Plan, rules: Rules, *, budget: float | Budge
         )
     best = min(found, key=lambda q: q.value_s)
     best = replace(best, provenance=Provenance("nearest", seed, plan.provenance.version, {"target": rules.target}))
-    return Nearest(
-        posed, best, _stages(units, best.device_of), True, sure, _loss(rules, plan.value_s, best.value_s, sure)
-    )
+    loss = _loss(rules, plan.value_s, best.value_s, sure)
+    return Nearest(posed, best, _stages(units, best.device_of), True, sure, loss, twice)
 
 
 def _loss(rules: Rules, before_s: float, after_s: float, sure: bool) -> str:
-    change = after_s / before_s - 1.0 if before_s > 0 else 0.0
+    change = round(after_s / before_s - 1.0, 3) + 0.0 if before_s > 0 else 0.0  # no -0.0 %
     return (
         f"{rules.target} can say this plan only by {rules.words}: {format_seconds(after_s)} instead of "
         f"{format_seconds(before_s)} ({change:+.1%}), the best {'that it can say' if sure else 'found'}"
