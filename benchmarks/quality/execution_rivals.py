@@ -29,8 +29,8 @@ def rivals(problem: pw.Problem, module: Any) -> Iterator[tuple[str, Places]]:
     ``fastest alone``: the device on which all operators take least. ``accelerate``: its automatic device map, given
     the devices' memory in their order, less what tensors take when one device has all of them. ``equal layers``:
     operators with weights, in the network's order, cut into as many equal runs as there are devices. ``by memory``:
-    cut so that each device's part of the weights is its part of all memory. An operator without weights goes where
-    its first input is made. One that would not fit is left out.
+    cut so that each device's part of the weights is its part of all memory. What that leaves open goes where the
+    operator before it is. One that would not fit is left out.
     """
     found: list[tuple[str, Places]] = []
     n, devices = len(problem.graph), len(problem.cluster)
@@ -61,25 +61,17 @@ def _fits(problem: pw.Problem, places: Places) -> bool:
 
 
 def _completed(problem: pw.Problem, given: Mapping[int, int]) -> Places:
-    """Devices of all operators from those of some: of its class, else of its first input, else of what reads it."""
+    """Devices of all operators from those of some: of its class, else of the one before it in the network's order."""
     graph = problem.graph
     places = np.full(len(graph), -1)
     for k, i in given.items():
         places[k] = i
     for members in graph.colocation:
-        first = next((int(places[v]) for v in members if places[v] >= 0), -1)
-        places[list(members)] = first
-    sources: dict[int, list[int]] = {}
-    for t in graph.tensors:
-        for v in t.readers:
-            sources.setdefault(v, []).append(t.producer)
+        places[list(members)] = next((int(places[v]) for v in members if places[v] >= 0), -1)
+    first = next((int(i) for i in places if i >= 0), 0)
     for v in range(len(graph)):
         if places[v] < 0:
-            places[v] = next((int(places[u]) for u in sorted(sources.get(v, ())) if places[u] >= 0), -1)
-    for t in reversed(graph.tensors):
-        if places[t.producer] < 0:
-            places[t.producer] = next((int(places[v]) for v in t.readers if places[v] >= 0), -1)
-    places[places < 0] = 0
+            places[v] = places[v - 1] if v else first
     for members in graph.colocation:
         places[list(members)] = places[members[0]]
     return places
@@ -101,8 +93,6 @@ def _accelerate(problem: pw.Problem, module: Any) -> Places | None:
         return None
     given = {}
     for k, v in enumerate(problem.graph.operators):
-        if not v.weight_bytes:
-            continue
         inside = [p for p in mapped if p == "" or v.name == p or v.name.startswith(f"{p}.")]
         if inside:
             given[k] = int(mapped[max(inside, key=len)])
