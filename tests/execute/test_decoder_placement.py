@@ -149,8 +149,11 @@ def test_what_shows_no_layers_or_is_another_model_is_refused() -> None:
         decoder_placement(gap, planned(gap, [0, 0]))
     whole = problem_of(*operators(1, 1, 1, 1, 1, 1))
     found = decoder_placement(whole, planned(whole, [0] * 9))
-    with pytest.raises(InvalidInput, match=r"has 3 layers in 'm\.layers' and the model 2"):
+    with pytest.raises(InvalidInput, match=r"has 3 layers in 'm\.layers' and the model 2 in 'm\.layers'"):
         found.divided(UNITS[:4], halves)
+    other: list[Any] = [Unit(f"transformer.h.{k}", k) for k in range(3)]
+    with pytest.raises(InvalidInput, match=r"and the model 3 in 'transformer\.h'; plan this model"):
+        found.divided(other, halves)
     plan = planned(whole, [0] * 9)
     twice = Plan(plan.device_of, plan.schedule, 1.0, copies=(Copy(plan.device_of, 0.5), Copy(plan.device_of, 0.5)))
     with pytest.raises(InvalidInput, match="copies of the network"):

@@ -62,10 +62,11 @@ class DecoderPlacement:
         InvalidInput
             If the module has other layers than the plan.
         """
-        count = sum(unit.layer is not None for unit in units)
-        if count != self.layers:
+        layers = [unit.path for unit in units if unit.layer is not None]
+        if layers != [f"{self.layers_at}.{k}" for k in range(self.layers)]:
             raise InvalidInput(
-                f"the plan has {self.layers} layers in {self.layers_at!r} and the model {count}; plan this model"
+                f"the plan has {self.layers} layers in {self.layers_at!r} and the model {len(layers)} in "
+                f"{layers[0].rpartition('.')[0]!r}; plan this model"
             )
         made: list[Unit | Halves] = []
         for unit in units:
