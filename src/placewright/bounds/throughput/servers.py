@@ -76,7 +76,7 @@ def servers(
 
     Complexity: O(stages x classes) a path; some ten paths.
 
-    Guarantee: holds for every contiguous plan, whatever its copies; nothing is claimed elsewhere. The proof is above.
+    Guarantee: holds for every contiguous plan, whatever its copies; nothing is claimed elsewhere..
     Source: ours; placing by the symmetry of the hardware is DiviML's (arXiv 2308.00127).
     When to use: for many devices of few kinds, with contiguous copies.
 

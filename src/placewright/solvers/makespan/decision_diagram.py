@@ -81,7 +81,7 @@ class DecisionDiagram:
     directions, and S = 1 + D + 2 L D numbers of a state with L live tensors. Networks of about a thousand ideals are
     comfortable, whatever their number of operators.
 
-    Complexity: O(A D K (K + B) S) a round, as above.
+    Complexity: O(A D K (K + B) S) a round.
     Source: ours, from relaxed and restricted decision diagrams (Bergman, Cire, van Hoeve, Hooker 2016).
     When to use: for narrow networks, where few ideals make the search complete.
 

@@ -35,7 +35,7 @@ def data_parallel(
 
     Guarantee: exact among plans of whole copies for inference; none for training.
     Complexity: O(D^2).
-    Source: data parallelism with shares by speed; the proof is above.
+    Source: data parallelism with shares by speed; the proof is ours.
     When to use: to know what copies alone bring; where each device holds the network.
 
     Examples
