@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from placewright.errors import InvalidInput  # noqa: E402
-from placewright.execute import decoder_model  # noqa: E402
 from placewright.execute.decoder_halves import Halves, halves_of  # noqa: E402
 from placewright.execute.decoder_model import load_decoder, prepared, unsplit_tokens  # noqa: E402
 from placewright.execute.decoder_rank import DecoderRank  # noqa: E402
@@ -105,6 +104,11 @@ def test_any_placement_of_layers_generates_what_the_unsplit_decoder_does(name: s
     assert sum(rank.gives_tokens for rank in ranks) == 1
 
 
+def cache_bytes(rank: DecoderRank) -> int:
+    layers = [layer for stream in rank._streams.values() for layer in stream.cache.layers]
+    return sum(t.numel() * t.element_size() for layer in layers for t in (layer.keys, layer.values))
+
+
 def test_each_rank_holds_the_cache_of_its_own_layers_and_drops_it_when_told() -> None:
     """One layer of Llama holds 2 x 2 heads x 8 numbers of 4 B for a token; a foreign one counts by 2 numbers of 4 B."""
     ranks = ranks_of("llama", 0)
@@ -112,11 +116,11 @@ def test_each_rank_holds_the_cache_of_its_own_layers_and_drops_it_when_told() ->
     tokens = len(PROMPTS[0]) + 2  # the last one that was made has not been read
     own = [sum(layer.keys.shape[-1] != 1 for layer in rank._streams[0].cache.layers) for rank in ranks]
     assert sum(own) == 4
-    assert [r.cache_bytes() for r in ranks] == [tokens * (n * 2 * 2 * 8 * 4 + (4 - n) * 2 * 4) for n in own]
+    assert [cache_bytes(rank) for rank in ranks] == [tokens * (n * 2 * 2 * 8 * 4 + (4 - n) * 2 * 4) for n in own]
     for rank in ranks:
         rank.forget(0)
         rank.forget(7)
-    assert [rank.cache_bytes() for rank in ranks] == [0, 0, 0]
+    assert [cache_bytes(rank) for rank in ranks] == [0, 0, 0]
 
 
 def test_generations_side_by_side_do_not_disturb_each_other() -> None:
@@ -155,7 +159,6 @@ def test_weights_that_are_nowhere_are_named() -> None:
     """On meta, and neither files nor 'random': the weight is named with the remedy."""
     with pytest.raises(InvalidInput, match=r"weight 'model\.embed_tokens\.weight' has no values .* --weights"):
         prepared("py:tests.execute.small_decoders:llama", None, lambda units: (units[0].members, []))
-    assert decoder_model.HF == "hf:"
 
 
 def test_units_stand_in_the_order_in_which_they_run() -> None:

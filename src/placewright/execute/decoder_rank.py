@@ -6,7 +6,7 @@ import inspect
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -67,8 +67,6 @@ class _Stream:
 
     cache: Any
     mask: torch.Tensor | None = None
-    rows: int = 0
-    pads: tuple[int, ...] = field(default=())
 
 
 class DecoderRank:
@@ -153,7 +151,7 @@ class DecoderRank:
         known = self._streams.get(stream)
         rows, length = tokens.shape
         if known is None:
-            known = self._streams[stream] = _Stream(self._new_cache(), None, rows, tuple(pads))
+            known = self._streams[stream] = _Stream(self._new_cache())
             if any(pads):
                 columns = torch.arange(length)
                 known.mask = (columns[None, :] >= torch.tensor(list(pads))[:, None]).to(torch.int64)
@@ -177,16 +175,6 @@ class DecoderRank:
     def forget(self, stream: int) -> None:
         """Drop the caches of a generation; one that is unknown does no harm."""
         self._streams.pop(stream, None)
-
-    def cache_bytes(self) -> int:
-        """Bytes of keys and values that this rank holds."""
-        return sum(
-            tensor.numel() * tensor.element_size()
-            for stream in self._streams.values()
-            for layer in stream.cache.layers
-            for tensor in (layer.keys, layer.values)
-            if tensor is not None
-        )
 
     def _relay(self, path: str, source: int, target: int) -> Callable[[torch.Tensor], torch.Tensor]:
         def relay(hidden: torch.Tensor) -> torch.Tensor:
