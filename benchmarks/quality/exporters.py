@@ -77,9 +77,9 @@ def even(case: Case) -> list[int] | None:
     return placed(case.problem, [unit.operators for unit in units], at).tolist()  # type: ignore[no-any-return]
 
 
-def judged(case: Case, device_of: Sequence[int] | None) -> float:
-    """Seconds of a placement; ``inf`` for none, and for one that does not fit."""
-    if device_of is None:
+def judged(case: Case, device_of: Sequence[int] | str | None) -> float:
+    """Seconds of a placement; ``inf`` for none or the reason why not, and for one that does not fit."""
+    if device_of is None or isinstance(device_of, str):
         return NONE
     found = evaluate(case.problem, together(case, list(device_of)))
     return found.value_s if found.feasible else NONE
