@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from math import ceil
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from placewright.errors import InvalidInput
 
 if TYPE_CHECKING:
     import rustworkx
 
-__all__ = ["RESIDENT_PARTS", "Operator", "OperatorGraph", "Source", "Tensor"]
+__all__ = ["RESIDENT_PARTS", "GrowingCache", "Operator", "OperatorGraph", "Source", "Tensor"]
 
 RESIDENT_PARTS = {
     "weight_bytes": "weights",
@@ -22,6 +23,34 @@ RESIDENT_PARTS = {
     "saved_bytes": "saved",
 }
 """What an operator holds on its device for as long as the plan runs: field, and its name in reports."""
+
+
+class GrowingCache(NamedTuple):
+    """A part of an operator's key-value cache that grows with the tokens of a sequence.
+
+    Attributes
+    ----------
+    token_bits : float
+        Of one token of every sequence.
+    tokens : int
+        Of a sequence, that there is room for.
+    most : int
+        Tokens that are kept at most, by a sliding window; 0: all.
+    """
+
+    token_bits: float
+    tokens: int
+    most: int = 0
+
+    def size_bytes(self, tokens: int) -> int:
+        """Bytes with room for so many tokens; rounded up.
+
+        Examples
+        --------
+        >>> [GrowingCache(12.0, 4, most=5).size_bytes(tokens) for tokens in (1, 4, 9)]
+        [2, 6, 8]
+        """
+        return ceil(self.token_bits * (min(tokens, self.most) if self.most else tokens) / 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +87,8 @@ class Operator:
         In training: bytes of the gradients of its weights, and of what the optimiser keeps of them.
     saved_bytes : int
         In training: bytes that its forward pass keeps for the backward pass, of all micro-batches in flight.
+    caches : tuple of GrowingCache
+        What of ``kv_cache_bytes`` depends on how many tokens there is room for.
     """
 
     name: str
@@ -74,6 +105,11 @@ class Operator:
     gradient_bytes: int = 0
     optimizer_bytes: int = 0
     saved_bytes: int = 0
+    caches: tuple[GrowingCache, ...] = ()
+
+    def kv_cache_bytes_at(self, tokens: int) -> int:
+        """Bytes of its key-value cache with room for so many tokens of each sequence."""
+        return self.kv_cache_bytes + sum(c.size_bytes(tokens) - c.size_bytes(c.tokens) for c in self.caches)
 
     @property
     def resident_bytes(self) -> int:

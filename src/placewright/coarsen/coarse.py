@@ -210,6 +210,7 @@ def _operator(graph: OperatorGraph, row: Sequence[int]) -> Operator:
         gradient_bytes=sum(v.gradient_bytes for v in members),
         optimizer_bytes=sum(v.optimizer_bytes for v in members),
         saved_bytes=sum(v.saved_bytes for v in members),
+        caches=tuple(c for v in members for c in v.caches),
     )
 
 

@@ -109,6 +109,7 @@ def _merged(graph: OperatorGraph, members: Sequence[int], at: Sequence[int]) -> 
         gradient_bytes=sum(v.gradient_bytes for v in parts),
         optimizer_bytes=sum(v.optimizer_bytes for v in parts),
         saved_bytes=sum(v.saved_bytes for v in parts),
+        caches=tuple(c for v in parts for c in v.caches),
     )
 
 

@@ -10,7 +10,7 @@ from placewright.costs.kv_cache import LayerCache
 from placewright.costs.optimizers import Optimizer
 from placewright.costs.weight_formats import WeightFormat, is_head
 from placewright.errors import InvalidInput
-from placewright.graph import Operator, OperatorGraph, Tensor
+from placewright.graph import GrowingCache, Operator, OperatorGraph, Tensor
 from placewright.units import format_bytes
 
 __all__ = ["attention_operators", "with_kv_caches", "with_training", "with_weight_format", "with_workspace"]
@@ -72,8 +72,11 @@ def with_kv_caches(
             f"the network has {len(found)} attention operators{named}, and the configuration {len(caches)} layers; "
             "give the configuration that the network was made from"
         )
-    size = {v: cache.size_bytes(batch, context, bits) for v, cache in zip(found, caches, strict=True)}
-    operators = [replace(v, kv_cache_bytes=v.kv_cache_bytes + size.get(k, 0)) for k, v in enumerate(graph.operators)]
+    operators = list(graph.operators)
+    for v, cache in zip(found, caches, strict=True):
+        held = operators[v].kv_cache_bytes + cache.size_bytes(batch, context, bits)
+        grows = GrowingCache(cache.numbers * batch * bits, context, cache.window or 0)
+        operators[v] = replace(operators[v], kv_cache_bytes=held, caches=(grows,))
     return _with(graph, operators)
 
 

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput
-from placewright.graph import Operator, OperatorGraph, Source, Tensor
+from placewright.graph import GrowingCache, Operator, OperatorGraph, Source, Tensor
 from placewright.objective import Makespan, MaxLoad, Objective, Offload, Throughput
 from placewright.problem import Problem, Times, Wish
 
@@ -38,6 +38,8 @@ _M = TypeVar("_M")
 Bytes: TypeAlias = Annotated[int, Meta(le=2**50)]
 """Up to 1 PiB, so that sums stay within 64 bits; the data modules refuse what is below 0."""
 Work: TypeAlias = Annotated[int, Meta(le=2**62)]
+Tokens: TypeAlias = Annotated[int, Meta(ge=0, le=2**40)]
+CacheDocument: TypeAlias = tuple[Annotated[float, Meta(ge=0, le=2**50)], Tokens, Tokens]
 
 
 class OperatorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -57,6 +59,10 @@ class OperatorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     gradient_bytes: Bytes = 0
     optimizer_bytes: Bytes = 0
     saved_bytes: Bytes = 0
+    caches: Annotated[
+        tuple[CacheDocument, ...],
+        Meta(description="Of the KV cache: bits a token of all sequences, tokens with room, most that a window keeps."),
+    ] = ()
 
 
 class TensorDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -281,6 +287,7 @@ def _operator_document(v: Operator) -> OperatorDocument:
         int(v.gradient_bytes),
         int(v.optimizer_bytes),
         int(v.saved_bytes),
+        tuple((float(c.token_bits), int(c.tokens), int(c.most)) for c in v.caches),
     )
 
 
@@ -405,12 +412,17 @@ def _cluster(document: ClusterDocument) -> Cluster:
 def _graph(document: GraphDocument) -> OperatorGraph:
     source = document.source
     return OperatorGraph(
-        (Operator(*msgspec.structs.astuple(v)) for v in document.operators),
+        map(_operator, document.operators),
         (Tensor(*msgspec.structs.astuple(u)) for u in document.tensors),
         document.colocation,
         document.name,
         Source(source.format, source.location, source.sha256) if source else None,
     )
+
+
+def _operator(document: OperatorDocument) -> Operator:
+    *given, caches = msgspec.structs.astuple(document)
+    return Operator(*given, caches=tuple(GrowingCache(*c) for c in caches))
 
 
 def _order_given(document: GraphDocument) -> list[int]:

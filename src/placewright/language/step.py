@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from placewright.costs.weight_formats import WeightFormat, is_head
-from placewright.graph import Operator, OperatorGraph, Tensor
+from placewright.graph import GrowingCache, Operator, OperatorGraph, Tensor
 from placewright.language.model import LanguageModel
 from placewright.language.part import Part, Stream
 
@@ -138,6 +138,14 @@ def cache_bytes(part: Part, held: Step, formats: Formats) -> int:
     return 0 if part.cache is None else part.cache.size_bytes(held.batch, held.kept(part), bits)
 
 
+def _growing(part: Part, held: Step, formats: Formats) -> tuple[GrowingCache, ...]:
+    """List what a part keeps of the text; what it keeps of an encoder does not follow the context."""
+    if part.cache is None or part.cached == "source":
+        return ()
+    bits = formats.bits if formats.cache_bits is None else formats.cache_bits
+    return (GrowingCache(part.cache.numbers * held.batch * bits, held.context, part.cache.window or 0),)
+
+
 def step_graph(
     model: LanguageModel, step: Step, formats: Formats, *, held: Step | None = None, apart: bool = False
 ) -> OperatorGraph:
@@ -170,7 +178,7 @@ def step_graph(
         own = read if apart else weights[part.name]
         if part.kind == "embedding":
             read = min(read, formats.size_bytes(part, step.rows(part.stream) * part.width))
-        traffic, cache = read, 0
+        traffic, cache, grows = read, 0, _growing(part, room, formats)
         for name in part.reads:
             u = index[name]
             if runs and step.runs(model.parts[u]):
@@ -189,6 +197,7 @@ def step_graph(
                 own,
                 cache,
                 formats.dtype,
+                caches=grows,
             )
         )
     tensors = [
