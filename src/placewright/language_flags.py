@@ -58,7 +58,7 @@ class LanguageFlags:
         Parameters
         ----------
         model : LanguageModel
-            Its dtype is used where none is given.
+            Its dtype and its format of weights are used where none is given.
         memory : MemoryFlags
             Context, batch, and the formats of weights and caches.
         devices : int
@@ -98,7 +98,7 @@ class LanguageFlags:
             self.in_flight or (devices if steady else 1),
             Formats(
                 self.dtype or model.dtype or "bf16",
-                None if memory.weight_format is None else weight_format(memory.weight_format),
+                weight_format(named) if (named := memory.weight_format or model.weight_format) else None,
                 None if memory.cache_dtype is None else weight_format(memory.cache_dtype).bits,
             ),
             cast("Grain", self.grain or "module"),

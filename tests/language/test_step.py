@@ -11,6 +11,9 @@ from placewright.costs.weight_formats import weight_format
 from placewright.errors import InvalidInput
 from placewright.language import Formats, Part, Step, model_of, step_graph
 from placewright.language.part import Share
+from placewright.language_flags import LanguageFlags
+from placewright.memory_flags import MemoryFlags
+from placewright.objective import Makespan
 
 LLAMA_8B = {
     "model_type": "llama",
@@ -95,6 +98,27 @@ def test_tied_weights_are_held_once_and_read_twice():
     head = graph.operators[-1]
     assert head.weight_bytes == 0 and head.traffic_bytes > 2 * 4096 * 128_256
     assert graph.colocation == ((0, len(graph) - 1),)
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "bits"),
+    [
+        ({"quant_method": "awq", "bits": 4}, "awq", 4 + 20 / 128),
+        ({"quant_method": "fp8", "modules_to_not_convert": ["down_proj"]}, "fp8", 8),
+        ({"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.mlp.down_proj"]}, "mxfp4", 4.25),
+        ({"load_in_4bit": True}, "nf4", 4.5),
+        ({"quant_method": "new"}, "", 16),
+    ],
+)
+def test_a_quantised_configuration_gives_the_format(said, name, bits):
+    """Products have the bits of the named format unless they are listed as left out."""
+    model = model_of({**LLAMA_8B, "quantization_config": said})
+    asked = LanguageFlags().asked(model, MemoryFlags(), 1, Makespan())
+    held = {v.name: v.weight_bytes for v in step_graph(model, decode(1), asked.formats).operators}
+    kept = "modules_to_not_convert" in said
+    assert model.weight_format == name
+    assert held["model.layers.3.mlp.up_proj"] == 4096 * 14_336 * bits / 8
+    assert held["model.layers.3.mlp.down_proj"] == 4096 * 14_336 * (16 if kept else bits) / 8
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from placewright.language.decoder import add_decoder
 from placewright.language.encoder_decoder import ENCODER_DECODERS
 from placewright.language.families import FAMILIES
 from placewright.language.part import Part, Parts, Stream
+from placewright.language.quantised import kept_as_they_are, named_format
 from placewright.language.vision import SEEING, add_vision
 
 __all__ = ["LanguageModel", "model_of"]
@@ -41,6 +42,8 @@ class LanguageModel:
         True bytes of the weights of parts, where a file says them.
     encodes_prompt : bool
         Whether a prompt is read by an encoder, and the decoder begins with one token.
+    weight_format : str
+        That its configuration says its weights have; empty where it says none.
     """
 
     name: str
@@ -50,6 +53,7 @@ class LanguageModel:
     dtype: str = ""
     weight_bytes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     encodes_prompt: bool = False
+    weight_format: str = ""
 
     @property
     def parameters(self) -> int:
@@ -97,7 +101,15 @@ def model_of(given: Mapping[str, Any], name: str = "") -> LanguageModel:
     longest = text.value("max_position_embeddings") or text.value("max_target_positions")
     dtype = DTYPES.get(str(text.value("dtype") or text.value("torch_dtype") or given.get("torch_dtype")), "")
     encodes = kind in ENCODER_DECODERS and "source" not in tokens
-    return LanguageModel(name or kind, tuple(parts.parts), tokens, longest, dtype, encodes_prompt=encodes)
+    return LanguageModel(
+        name or kind,
+        kept_as_they_are(given, parts.parts),
+        tokens,
+        longest,
+        dtype,
+        encodes_prompt=encodes,
+        weight_format=named_format(given),
+    )
 
 
 def _seeing(parts: Parts, given: Mapping[str, Any], kind: str) -> tuple[Configuration, dict[Stream, int]]:

@@ -75,6 +75,13 @@ def read_language_model(model: str) -> ReadModel:
     read = model_of(given, name)
     tensors = safetensors_sizes(path) if path.is_dir() else {}
     notes: list[str] = []
+    if not tensors and "quantization_config" in given:
+        said = (
+            f"as {read.weight_format}"
+            if read.weight_format
+            else "as if not, as its format is not known: give --weight-format"
+        )
+        notes.append(f"its files are not there, and its configuration says that weights are quantised; taken {said}")
     if tensors:
         root = read.parts[0].name.rpartition(".")[0]
         read = _sized(read, true_sizes(read.parts, tensors, checkpoint_paths(root)), notes)
