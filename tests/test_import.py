@@ -10,7 +10,7 @@ import pytest
 
 import placewright
 
-HEAVY = ["torch", "onnx", "onnxruntime", "transformers", "ortools", "highspy", "numba", "plotly", "rich", "typer"]
+HEAVY = ["torch", "onnx", "onnxruntime", "transformers", "ortools", "highspy", "numba", "rich", "typer"]
 
 
 def run(code: str) -> str:
@@ -61,4 +61,4 @@ def test_the_command_line_answers_at_once() -> None:
     for arguments in (["--help"], ["plan", "--help"], ["--version"]):
         assert run(code.format(arguments=arguments)).splitlines()[-1] == "[]"
     shown = run(code.format(arguments=["show", "no-such-plan.json"])).splitlines()[-1]
-    assert not {"torch", "onnx", "ortools", "highspy", "plotly", "placewright.solve"} & set(ast.literal_eval(shown))
+    assert not {"torch", "onnx", "ortools", "highspy", "placewright.solve"} & set(ast.literal_eval(shown))

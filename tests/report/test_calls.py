@@ -157,13 +157,13 @@ def test_the_page():
     """Latency, calls and devices; a plan that can't be run has no timeline, and names are escaped."""
     given, result, judged = planned(0.0226)
     page = html_report(given, result, judged)
-    assert "latency" in page and "24.5 ms" in page and 'id="gantt"' in page
+    assert "latency" in page and "24.5 ms" in page and 'id="timeline-view"' in page
     for heading in ("Timeline", "Calls in the order of their starts", "Devices", "Memory by part"):
         assert re.search(rf"<h2[^>]*>{heading}</h2>", page)
     assert "<dt>calls</dt><dd>2</dd>" in page
     stuck = Plan(result.plan.device_of, result.plan.schedule, 1.0, call_of=np.zeros(6))
     page = html_report(given, Result(stuck), judge(given, stuck))
-    assert 'id="gantt"' not in page and "wait for each other" in page
+    assert 'id="timeline-view"' not in page and "wait for each other" in page
 
 
 def test_the_trace():

@@ -86,7 +86,8 @@ def test_the_page_asks_for_nothing_from_the_network(example):
     page = Page(html_report(*example))
     assert not {"link", "img", "iframe", "object", "embed", "base"} & set(page.tags)
     urls = [value for _, name, value in page.attributes if name in ("src", "href", "action", "srcset")]
-    assert urls == ["#main"]
+    assert "#main" in urls
+    assert {url[0] for url in urls} == {"#"}
     policy = next(value for tag, name, value in page.attributes if tag == "meta" and value and "default-src" in value)
     assert policy.startswith("default-src 'none';")
 
@@ -104,7 +105,7 @@ def test_names_are_text_wherever_they_stand():
     result, judged = solved(given, [0, 1, 0, 0], bounds={EVIL: 1.0}, alternatives={"heft" + EVIL: 0.007})
     html = html_report(given, result, judged, [measured(given, result.plan)], title=EVIL)
     page = Page(html)
-    assert page.tags.count("script") == 3  # the data, plotly, the page's own
+    assert page.tags.count("script") == 2  # the data, the page's own
     assert EVIL not in html
     assert str(page).count(EVIL) >= 5
     data = data_of(html)

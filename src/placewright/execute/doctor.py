@@ -17,7 +17,7 @@ from placewright.units import format_bytes
 
 __all__ = ["Check", "doctor"]
 
-CORE = ("numpy", "numba", "rustworkx", "ortools", "highspy", "msgspec", "plotly", "rich", "typer")
+CORE = ("numpy", "numba", "rustworkx", "ortools", "highspy", "msgspec", "rich", "typer")
 EXTRAS = {
     "onnx": ("onnx", "reading ONNX models"),
     "onnxruntime": ("onnx", "profiling and running ONNX models"),

@@ -1,7 +1,7 @@
 """Reports of a result: for a terminal, as one HTML page, and as a trace for Perfetto."""
 
 from placewright.report.calibration import calibration_report
-from placewright.report.explain import explain
+from placewright.report.explain import explain, explain_value
 from placewright.report.generation import generation_report, generation_to_json
 from placewright.report.html import html_report
 from placewright.report.links import links_report
@@ -31,6 +31,7 @@ __all__ = [
     "doctor_table",
     "evaluation_report",
     "explain",
+    "explain_value",
     "generation_report",
     "generation_to_json",
     "html_report",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from math import inf
 from typing import Any
 
 from rich.console import RenderableType
 
+from placewright.report.html_parts import row, sentences
+from placewright.report.html_parts import table as html_table
 from placewright.report.listing import counted, percent
 from placewright.report.terminal_parts import plain_table, sentences_of, spaced
 from placewright.sensitivity import REACH, Dependence, Sensitivity
 
-__all__ = ["explain_sensitivity", "sensitivity_report", "sensitivity_to_json"]
+__all__ = ["explain_sensitivity", "sensitivity_html", "sensitivity_report", "sensitivity_to_json"]
 
 WORTH = 0.005
 """Loss from which a measurement is recommended."""
@@ -20,20 +23,19 @@ WORTH = 0.005
 
 def sensitivity_report(found: Sensitivity, why: Sequence[str] = ()) -> RenderableType:
     """Why the plan is as it is, a table of all figures, and what follows from it."""
-    rows = [
-        (
-            f"{row.kind} of {row.what}",
-            _times(row.slower_at, "slower") if row.slower_at < inf else "-",
-            _times(1.0 / row.faster_at, "faster") if row.faster_at > 0.0 else "-",
-            _sure(row),
-            percent(row.loss),
-        )
-        for row in found.rows
-    ]
-    headings = ("figure", "another plan is better if", "or if", "proved best until", f"loss at {_doubts(found)}")
-    table = plain_table("What the plan depends on", headings, rows)
+    table = plain_table("What the plan depends on", _headings(found), _rows(found))
     before = [sentences_of(why)] if why else []
     return spaced([*before, table, sentences_of(explain_sensitivity(found))])
+
+
+def sensitivity_html(found: Sensitivity) -> str:
+    """Give the same for a page, without why the plan is as it is."""
+    first, *rest = _headings(found)
+    rows = [
+        row(escape(figure), [(h, escape(cell)) for h, cell in zip(rest, cells, strict=True)])
+        for figure, *cells in _rows(found)
+    ]
+    return f'{html_table((first, *rest), rows)}\n<ul class="sentences">\n{sentences(explain_sensitivity(found))}\n</ul>'
 
 
 def explain_sensitivity(found: Sensitivity) -> list[str]:
@@ -90,6 +92,23 @@ def sensitivity_to_json(found: Sensitivity) -> dict[str, Any]:
             for row in found.rows
         ],
     }
+
+
+def _headings(found: Sensitivity) -> tuple[str, ...]:
+    return ("figure", "another plan is better if", "or if", "proved best until", f"loss at {_doubts(found)}")
+
+
+def _rows(found: Sensitivity) -> list[tuple[str, ...]]:
+    return [
+        (
+            f"{row.kind} of {row.what}",
+            _times(row.slower_at, "slower") if row.slower_at < inf else "-",
+            _times(1.0 / row.faster_at, "faster") if row.faster_at > 0.0 else "-",
+            _sure(row),
+            percent(row.loss),
+        )
+        for row in found.rows
+    ]
 
 
 def _times(factor: float, word: str) -> str:
