@@ -37,15 +37,16 @@ for its tensors on each.
 
 Placewright plans from processing times that `--costs profile` measures on one core, scaled by how long the whole
 network takes on each host alone; from links measured between the hosts; and from what a message takes of the
-processors at either end, which counts where an operator reads or is read across a link (makespan alone). Nothing is
-fitted to runs of plans on several hosts. *Fastest alone*: the best host by itself. *accelerate*:
-`infer_auto_device_map` with the hosts' memory less room for the network's tensors, fastest host first. *Equal
-layers*: operators with weights in equal runs. *Torch pipelining*: equal layers, run by
+processors at either end, which counts where an operator reads or is read across a link (makespan alone). Loads under
+the throughput take transfers as not overlapped with computing (`overlap: none`), since they take processor time too;
+on slow links they are overlapped in fact. Nothing is fitted to runs of plans on several hosts. *Fastest alone*: the
+best host by itself. *accelerate*: `infer_auto_device_map` with the hosts' memory less room for the network's tensors,
+fastest host first. *Equal layers*: operators with weights in equal runs. *Torch pipelining*: equal layers, run by
 `torch.distributed.pipelining`, where they are a plain chain. *By memory*: weights in proportion to memory. All
 placements run by the same executor, in turn, in {rounds} rounds; medians are given, with quartiles for ours. *Error*
-is predicted over measured, less 1. A dash: it does not fit, or is no chain. {machine}, torch {torch}, one thread a
-host, budget {budget:g} s a plan, seed 0. The machine's two cores were in use by other work too; hosts go before it in
-their shares of the cores.
+is predicted over measured, less 1. A dash: it does not fit, is no chain, or was not run. {machine}, torch {torch},
+one thread a host, budget {budget:g} s a plan, seed 0. The machine's two cores were in use by other work too; hosts go
+before it in their shares of the cores.
 
 Placewright is *fastest* where its median is the least, and *within noise* where the intervals between the quartiles
 of its runs and of the fastest rival's overlap.
