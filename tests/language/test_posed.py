@@ -116,10 +116,18 @@ def test_an_expert_takes_its_share_of_its_time():
     read = weights + 2 * 512 * 2 + 2 * 4  # and its token, in and out, and what the router says of it
     assert one.problem.times.processing_s[index, 0] == pytest.approx(0.5 * (5e-6 + read / 0.8 / 3e11), rel=1e-3)
     assert many.problem.times.processing_s[index, 0] > one.problem.times.processing_s[index, 0]
-    assert sum("experts" in v.name for v in one.problem.graph.operators) == 2 * 4
+    assert sum("experts" in v.name for v in one.problem.graph.operators) == 2 * (4 + 1)  # and their sums
     assert [v.name for v in posed(MIXTRAL).problem.graph.operators][1:5] == [
         "model.layers.0.self_attn", "model.layers.0.mlp.gate", "model.layers.0.mlp.experts", "model.layers.0.mlp",
     ]  # fmt: skip
+
+
+def test_the_experts_of_a_layer_hand_over_their_sum():
+    """As a module they make one tensor, which the sum with what goes past them reads."""
+    graph = posed(MIXTRAL).problem.graph
+    experts = graph.index["model.layers.0.mlp.experts"]
+    made = [t for t in graph.tensors if t.producer == experts and t.readers]
+    assert [(t.size_bytes, t.readers) for t in made] == [(2 * 512, (graph.index["model.layers.0.mlp"],))]
 
 
 def test_what_a_module_makes_inside_counts_as_workspace():

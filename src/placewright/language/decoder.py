@@ -246,6 +246,7 @@ class _Decoder:
             )
             for e in range(count)
         ]
+        made = [parts.elementwise(f"{path}.experts.sum", "add", made, hidden)]
         if experts.shared:
             parts.within(layer, f"{path}.{experts.shared}")
             own = experts.shared_width
