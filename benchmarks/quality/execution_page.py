@@ -107,11 +107,11 @@ def page(rows: Mapping[str, Any], *, rounds: int, budget: float) -> str:
     """Write the page."""
     import torch
 
-    testbeds = {key.removeprefix("testbed "): hosts for key, hosts in rows.items() if key.startswith("testbed ")}
+    cases = cases_of(rows)
+    testbeds = {name: rows[f"testbed {name}"] for name in dict.fromkeys(c.testbed for c in cases)}
     told = "; ".join(
         f"`{name}`: " + ", ".join(f"{host} {share:.0%}" for host, _, share in hosts) for name, hosts in testbeds.items()
     )
-    cases = cases_of(rows)
     head = HEAD.format(
         testbeds=told,
         options=f"--rounds {rounds} --budget {budget:g}",
