@@ -44,6 +44,7 @@ ROWS = (
     ("posing_language", "posing_memory"),
     ("posing",),
     ("report",),
+    ("answers",),
     ("options",),
     ("cli",),
 )

@@ -178,24 +178,28 @@ def explain(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> int:
-    """Say why a plan is as it is, and how far each figure may be off before another plan is better."""
+    """Say why a plan is as it is, what people ask of it, and how far figures may be off before another is better."""
+    from placewright.answers import answers_of, answers_to_json, asked_report
     from placewright.evaluate import judge
     from placewright.io import read_plan
     from placewright.report import explain as sentences_for
-    from placewright.report import sensitivity_report, sensitivity_to_json
+    from placewright.report import explain_value, sensitivity_report, sensitivity_to_json
     from placewright.sensitivity import sensitivity
     from placewright.units import parse_seconds
 
     progress = progress_line()
     seconds = parse_seconds(budget, "--budget", "20s")
     file = read_plan(plan_path)
-    why = sentences_for(file.problem, file.result, judge(file.problem, file.plan))
+    judged = judge(file.problem, file.plan)
+    why = sentences_for(file.problem, file.result, judged)
+    answers = answers_of(file.problem, file.result, judged)
     found = sensitivity(file.problem, file.result, budget=seconds, seed=seed, on_progress=progress.step)
     progress.close()
     if as_json:
-        print_json({"why": why, **sensitivity_to_json(found)})
+        print_json({"why": why, **answers_to_json(answers), **sensitivity_to_json(found)})
     else:
-        present(sensitivity_report(found, why))
+        value, gap = explain_value(file.problem, file.result, judged)
+        present(asked_report([*value, *gap], answers, sensitivity_report(found)))
     return 0
 
 
