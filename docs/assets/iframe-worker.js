@@ -1,0 +1,30 @@
+// Browsers refuse web workers to pages that are opened as files; the search then runs in a hidden frame instead.
+if (location.protocol === "file:") {
+  window.Worker = class extends EventTarget {
+    constructor(url) {
+      super();
+      const frame = document.createElement("iframe");
+      frame.hidden = true;
+      document.body.append(frame);
+      this.inside = frame.contentWindow;
+      this.inside.postMessage = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
+      this.inside.importScripts = (...urls) =>
+        urls.reduce((before, next) => before.then(() => this.load(next)), Promise.resolve());
+      this.ready = this.load(url);
+    }
+
+    load(url) {
+      return new Promise((resolve, reject) => {
+        const script = this.inside.document.createElement("script");
+        Object.assign(script, { src: url, onload: resolve, onerror: reject });
+        this.inside.document.body.append(script);
+      });
+    }
+
+    postMessage(data) {
+      this.ready.then(() => this.inside.dispatchEvent(new MessageEvent("message", { data })));
+    }
+
+    terminate() {}
+  };
+}
