@@ -29,7 +29,9 @@ def even_placement(problem: Problem) -> npt.NDArray[np.int32]:
     if not size.any():
         size = np.ones(len(operators))
     share = (np.cumsum(size) - size / 2) / size.sum() * len(devices)
-    device_of = np.array(devices, dtype=np.int32)[np.minimum(share.astype(np.intp), len(devices) - 1)]
+    device_of: npt.NDArray[np.int32] = np.array(devices, dtype=np.int32)[
+        np.minimum(share.astype(np.intp), len(devices) - 1)
+    ]
     for members in problem.graph.colocation:
         device_of[list(members)] = device_of[members[0]]
     return device_of

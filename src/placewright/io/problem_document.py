@@ -422,7 +422,7 @@ def _graph(document: GraphDocument) -> OperatorGraph:
 
 def _operator(document: OperatorDocument) -> Operator:
     *given, caches = msgspec.structs.astuple(document)
-    return Operator(*given, caches=tuple(GrowingCache(*c) for c in caches))
+    return Operator(*given, tuple(GrowingCache(*c) for c in caches))
 
 
 def _order_given(document: GraphDocument) -> list[int]:
