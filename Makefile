@@ -5,17 +5,18 @@ CORE ?= .venv-core
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: help demo test install lint types core-test docs-capture clean
+.PHONY: help demo test install lint types core-test docs clean
 
 help:
 	@echo "make demo    install, then place and run a real network on this machine"
 	@echo "make test    install, then lint, type-check and run all tests"
+	@echo "make docs    install, then write these pages as a site: open site/index.html"
 
 # torch first: the pinned release, so that nothing else chooses a larger one.
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[onnx,torch,hf,serve,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[onnx,torch,hf,serve,docs,dev]'
 	$(BIN)/python -c "from placewright._kernel.warm import warm_up; warm_up('makespan'); warm_up('max-load'); warm_up('offload'); warm_up('throughput')"
 	touch $@
 
@@ -44,5 +45,9 @@ SAME := bounds evaluate max_load offload solvers verify
 core-test: $(CORE)/installed
 	$(CORE)/bin/pytest -n $(JOBS) -q -m "not slow" $(SAME:%=--ignore tests/%) tests
 
+# Links, anchors and pages that nobody points to are errors; nothing in the site is loaded from elsewhere.
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) $(CORE) demo-out
+	rm -rf $(VENV) $(CORE) demo-out site
