@@ -421,8 +421,8 @@ def _graph(document: GraphDocument) -> OperatorGraph:
 
 
 def _operator(document: OperatorDocument) -> Operator:
-    *given, caches = msgspec.structs.astuple(document)
-    return Operator(*given, tuple(GrowingCache(*c) for c in caches))
+    fields = msgspec.structs.astuple(document)
+    return Operator(*fields[:-1], *[tuple(GrowingCache(*c) for c in document.caches)])
 
 
 def _order_given(document: GraphDocument) -> list[int]:
