@@ -104,7 +104,7 @@ class Group:
     def entering(self) -> str:
         """Shell commands by which a shell enters it."""
         joins = [f"echo $$ > {folder}/cgroup.procs" for folder in self.folders]
-        return "; ".join([*joins, *([f"chrt -f -p {PRIORITY} $$"] if self.in_real_time else [])])
+        return " && ".join([*joins, *([f"chrt -f -p {PRIORITY} $$"] if self.in_real_time else [])])
 
     def _write(self, limits: list[tuple[str, str]]) -> None:
         for file, text in limits:

@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -80,6 +81,7 @@ class Testbed:
         self.name = f"{PREFIX}{os.getpid()}-{next(_NUMBERS)}"
         self.groups = {h.name: Group(f"{self.name}-{h.name}", h) for h in description.hosts}
         self._tickers: list[subprocess.Popen[bytes]] = []
+        self._started: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Testbed:
         reason = why_not()
@@ -139,15 +141,17 @@ class Testbed:
         """
         joins = [self.groups[host.name].entering()] if confined else []
         enter = f"exec nsenter --net={self.namespace(host)} unshare --uts"
-        script = "; ".join([*joins, f'{enter} sh -c \'hostname {host.name}; exec "$@"\' host "$@"'])
+        script = " && ".join([*joins, f'{enter} sh -c \'hostname {host.name}; exec "$@"\' host "$@"'])
         known = {"GLOO_SOCKET_IFNAME": INTERFACE, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-        return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
+        process = subprocess.Popen(  # type: ignore[call-overload, no-any-return]
             ["sh", "-c", script, "host", *command],
             env={**os.environ, **known, **(environment or {})},
             text=True,
             start_new_session=True,
             **options,
         )
+        self._started.append(process)
+        return process  # type: ignore[no-any-return]
 
     @property
     def _switch(self) -> str:
@@ -181,6 +185,11 @@ class Testbed:
             ticker.kill()
             ticker.wait()
         self._tickers.clear()
+        for process in self._started:  # one that has just been started may not be in its group yet
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        self._started.clear()
         for host in self.description.hosts:
             self.groups[host.name].remove()
         for name in (*(self._namespace(h) for h in self.description.hosts), self._switch):
