@@ -28,6 +28,9 @@ WORST = 10
 WORTH = 0.1
 """Share of the error, or of the predicted time, from which something is told."""
 
+NOISE = 1e-12
+"""Share of the whole time below which a difference of sums is none."""
+
 WORDS: Mapping[str, str] = MappingProxyType(
     {"compute": "computing", "handover": "handover", "transfer": "sending", "wait": "waiting"}
 )
@@ -134,13 +137,16 @@ def prediction_errors_to_json(found: PredictionErrors | None) -> dict[str, Any] 
 
 def _rows(found: PredictionErrors) -> Iterator[tuple[str, ...]]:
     """Yield a row for each device and kind of which there is anything, and the sums of the path."""
+    least = NOISE * max(found.measured_s, found.predicted_s)
     for d in found.devices:
         first = d.device
         for kind in KINDS:
             on_path = found.on_path.get((d.device, kind))
-            if on_path is None and not d.measured_s[kind] and not d.predicted_s[kind]:
+            whole_s = tuple(0.0 if abs(s) < least else s for s in (d.measured_s[kind], d.predicted_s[kind]))
+            path_s = (0.0, 0.0) if on_path is None else (on_path.measured_s, on_path.predicted_s)
+            if not any(whole_s) and max(map(abs, path_s)) < least:
                 continue
-            whole = format_seconds(d.measured_s[kind]), format_seconds(d.predicted_s[kind])
+            whole = format_seconds(whole_s[0]), format_seconds(whole_s[1])
             path = ("-", "-", "-") if on_path is None else (*_seconds(on_path), _share(found, on_path))
             yield first, WORDS[kind], *whole, *path
             first = ""

@@ -89,7 +89,7 @@ function mapOf(data, state, redraw) {
     return made;
   };
   const draw = () => {
-    const width = canvas.clientWidth, height = Math.round(Math.min(0.62 * window.innerHeight, Math.max(340, 0.44 * width)));
+    const width = wide(canvas), height = Math.round(Math.min((0.62 * window.innerHeight) / zoomed, Math.max(340, 0.44 * width)));
     const ctx = sized(canvas, width, height);
     ctx.font = `12px ${family}`;
     cells = [];
@@ -192,9 +192,10 @@ function mapOf(data, state, redraw) {
   };
   canvas.addEventListener("keydown", (event) => press(keys, event));
   const under = (event) => {
+    const { x: left, y: down } = point(event);
     for (let k = cells.length - 1; k >= 0; k -= 1) {
       const [one, x, y, w, h] = cells[k];
-      if (event.offsetX >= x && event.offsetX < x + w && event.offsetY >= y && event.offsetY < y + h) return one;
+      if (left >= x && left < x + w && down >= y && down < y + h) return one;
     }
     return null;
   };

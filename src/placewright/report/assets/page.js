@@ -2,7 +2,7 @@
 const COLOURS = 8;
 const data = JSON.parse($("data").textContent);
 const colours = {};
-let palette = [], family = "sans-serif";
+let palette = [], family = "sans-serif", zoomed = 1;  // zoomed: on large screens the page is set larger, and so is what is drawn
 
 function $(id) { return document.getElementById(id); }
 function bytes(n) {
@@ -32,10 +32,12 @@ function inkOn(colour) {
   const [r, g, b] = colour.match(/[\d.]+/g).map((x) => (Number(x) / 255) ** 2.2);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.19 ? "#10100e" : "#ffffff";
 }
-// A canvas of so many pixels of the page, as sharp as the screen.
+function wide(canvas) { return canvas.clientWidth / zoomed; }
+function point(event) { return { x: event.offsetX / zoomed, y: event.offsetY / zoomed }; }
+// A canvas as sharp as the screen.
 function sized(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1;
-  canvas.style.height = `${height}px`;
+  const ratio = zoomed * (window.devicePixelRatio || 1);
+  canvas.style.height = `${height * zoomed}px`;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
   const ctx = canvas.getContext("2d");
@@ -84,6 +86,7 @@ function readColours() {
   ["--ink", "--soft", "--grid", "--card", "--accent", "--track", "--transfer", "--wait", "--unknown"].forEach((name) => { colours[name] = read(name); });
   palette = Array.from({ length: COLOURS }, (_, k) => read(`--c${k}`));
   family = getComputedStyle(document.body).fontFamily;
+  zoomed = parseFloat(getComputedStyle(document.documentElement).fontSize) / 15;
   probe.remove();
 }
 
@@ -139,7 +142,7 @@ function start() {
   parts.forEach((part) => { part.draw(); part.key(); });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => repaint());
   let width = 0;
-  new ResizeObserver(() => { if (document.body.clientWidth !== width) { width = document.body.clientWidth; redraw(); } }).observe(document.body);
+  new ResizeObserver(() => { if (document.body.clientWidth !== width) { width = document.body.clientWidth; repaint(); } }).observe(document.body);
   window.placewright = { state, view: parts[0].view, root: parts[1].root };  // what tests of the page read
 }
 if (data) start();

@@ -86,7 +86,7 @@ function timelineOf(data, state, redraw) {
   };
 
   const draw = () => {
-    box = layout(canvas.clientWidth);
+    box = layout(wide(canvas));
     const ctx = sized(canvas, box.width, box.height);
     ctx.font = `12px ${family}`;
     grid(ctx);
@@ -240,23 +240,24 @@ function timelineOf(data, state, redraw) {
   };
   canvas.addEventListener("keydown", (event) => press(keys, event));
   canvas.addEventListener("wheel", (event) => {
-    if (event.ctrlKey || event.metaKey) zoom(1.0015 ** Math.max(-400, Math.min(400, event.deltaY * 2)), event.offsetX);
+    if (event.ctrlKey || event.metaKey) zoom(1.0015 ** Math.max(-400, Math.min(400, event.deltaY * 2)), point(event).x);
     else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(event.deltaX / (box.right - box.left));
     else return;
     event.preventDefault();
   }, { passive: false });
   canvas.addEventListener("pointerdown", (event) => {
-    drag = { x: event.offsetX, y: event.offsetY, view: view.slice(), moved: false };
+    drag = { ...point(event), view: view.slice(), moved: false };
     canvas.setPointerCapture(event.pointerId);
   });
   canvas.addEventListener("pointermove", (event) => {
+    const { x, y } = point(event);
     if (drag) {
-      const shift = ((drag.x - event.offsetX) / (box.right - box.left)) * (drag.view[1] - drag.view[0]);
-      drag.moved = drag.moved || Math.abs(drag.x - event.offsetX) > 4;
+      const shift = ((drag.x - x) / (box.right - box.left)) * (drag.view[1] - drag.view[0]);
+      drag.moved = drag.moved || Math.abs(drag.x - x) > 4;
       if (drag.moved) { tip(null); show(drag.view[0] + shift, drag.view[1] + shift); }
       return;
     }
-    const found = at(event.offsetX, event.offsetY);
+    const found = at(x, y);
     tip(found && event, found && [...tellOf(found[0], found[1]), ...(found[2] > 1 ? [`and ${found[2] - 1} more here, shorter than a pixel: zoom in`] : [])]);
   });
   canvas.addEventListener("pointerup", (event) => {
