@@ -58,7 +58,12 @@ PlanPath = Annotated[Path, typer.Argument(help="A plan file.", metavar="PLAN")]
 ProblemPath = Annotated[
     Path, typer.Argument(help="A problem file or workload, or a plan file that carries its problem.")
 ]
-ClusterPath = Annotated[Path | None, typer.Option("--cluster", "-c", help="Cluster file, YAML or JSON.")]
+ClusterPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--cluster", "-c", help="Cluster file, YAML or JSON; or devices of the catalogue: rtx-3090+rtx-3060-12gb+64GiB."
+    ),
+]
 
 
 def _use(path: Path | None) -> Path | None:
@@ -305,9 +310,12 @@ class Posing:
 
     def problem(self, progress: ProgressLine) -> Problem:
         """Make the problem; progress is told what happens."""
+        from placewright.io.named_cluster import assumed_of
         from placewright.posing import as_costs, as_duplicate_below, as_fold, as_transfers, as_wishes, pose
         from placewright.together import kept_together
 
+        if self.cluster is not None and (assumed := assumed_of(self.cluster)):
+            progress.tell(assumed)
         posed = pose(
             self.model,
             self.cluster,

@@ -46,6 +46,7 @@ from placewright.catalogue import lookup
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput
 from placewright.io.name_ranges import MOST_NAMES, expand, fill, parse_numbers
+from placewright.io.named_cluster import cluster_text
 from placewright.io.reading import closest, decode_json, decode_yaml, read_bounded, translated
 from placewright.units import parse_bytes, parse_bytes_per_second, parse_flops_per_second, parse_seconds
 
@@ -117,11 +118,16 @@ class _Shell(msgspec.Struct, forbid_unknown_fields=True):
 def read_cluster(path: Path | str) -> Cluster:
     """Read a cluster file; one named ``.json`` is read as JSON, any other as YAML.
 
+    Where there is no such file, entries of the catalogue joined by ``+`` are one PC that has them:
+    :func:`placewright.io.named_cluster.cluster_text`.
+
     Raises
     ------
     InvalidInput
         With every violation.
     """
+    if (text := cluster_text(path)) is not None:
+        return cluster_from_text(text, f"cluster {str(path)!r}")
     data = read_bounded(path, "cluster file", LARGEST_FILE_BYTES)
     return _cluster(data, f"cluster file {str(path)!r}", as_json=Path(path).suffix.lower() == ".json")
 
