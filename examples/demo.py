@@ -14,8 +14,8 @@ import onnx
 from rich.console import Console
 
 import placewright as pw
-from placewright.execute.onnx_run import run_onnx_alone, run_onnx_plan
-from placewright.execute.probe import probe
+from placewright.execute.onnx.run import run_onnx_alone, run_onnx_plan
+from placewright.execute.probe.here import probe
 from placewright.io import write_atomic
 from placewright.measurement import Measurement
 from placewright.report import cluster_report, demo_table, explain, html_report, trace_json

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from placewright.cluster import Cluster, Device
 from placewright.errors import InvalidInput
-from placewright.execute.schedule_orders import Step, most_in_flight, order_of, own_actions
+from placewright.execute.pipeline.orders import Step, most_in_flight, order_of, own_actions
 from placewright.graph import Operator, OperatorGraph
 from placewright.memory_flags import MemoryFlags
 from placewright.objective import Makespan, MaxLoad, Objective, Offload, Throughput

@@ -14,7 +14,7 @@ from benchmarks.testbed.description import Description
 import placewright as pw
 from placewright.cluster import Cluster, Device, Link
 from placewright.evaluate import evaluate
-from placewright.execute.link_fit import fit_link
+from placewright.execute.probe.link_fit import fit_link
 from placewright.objective import Objective
 from placewright.posing import pose
 from placewright.problem import Times

@@ -25,16 +25,16 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from placewright.execute.pipeline_rank import Passed
-from placewright.execute.pipeline_setup import pipeline_of, rank_of_pipeline
-from placewright.execute.pipeline_transport import Gloo
-from placewright.execute.probe_workers import pair_seconds
-from placewright.execute.rank_network import RankNetwork
-from placewright.execute.rank_run import RankRun, Step
-from placewright.execute.rank_segments import Segment
-from placewright.execute.torch_local import places_of
-from placewright.execute.torch_pipelining import TorchChain, chain_of, why_no_chain
-from placewright.execute.torch_run import held_by
+from placewright.execute.pipeline.handed_over import TorchChain, chain_of, why_no_chain
+from placewright.execute.pipeline.rank import Passed
+from placewright.execute.pipeline.setup import pipeline_of, rank_of_pipeline
+from placewright.execute.pipeline.transport import Gloo
+from placewright.execute.probe.workers import pair_seconds
+from placewright.execute.ranks.network import RankNetwork
+from placewright.execute.ranks.run import RankRun, Step
+from placewright.execute.ranks.segments import Segment
+from placewright.execute.torch.local import places_of
+from placewright.execute.torch.parts import held_by
 from placewright.io import read_problem
 from placewright.plan import Plan, Schedule
 

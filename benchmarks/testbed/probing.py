@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from placewright.execute.probe_workers import meeting_from, probe_workers
+from placewright.execute.probe.workers import meeting_from, probe_workers
 from placewright.io import write_cluster
 
 

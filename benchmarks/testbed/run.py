@@ -63,7 +63,7 @@ def main() -> int:
 
 def _probe(description: Description, output: Path, longest_s: float) -> None:
     """Have the hosts measure each other, and write the cluster with the memory that the description gives them."""
-    from placewright.execute.link_fit import SIZES_BYTES
+    from placewright.execute.probe.link_fit import SIZES_BYTES
 
     sizes = [str(size) for size in SIZES_BYTES if size <= LARGEST_BYTES]
     with Testbed(description) as testbed:

@@ -14,7 +14,7 @@ from placewright.capture.torch_export import capture_module, capture_program, ex
 from placewright.capture.torch_program import take_apart  # noqa: E402
 from placewright.coarsen import fuse  # noqa: E402
 from placewright.evaluate import judge  # noqa: E402
-from placewright.execute.torch_local import run_torch_local  # noqa: E402
+from placewright.execute.torch.local import run_torch_local  # noqa: E402
 from placewright.graph import OperatorGraph  # noqa: E402
 from placewright.io import read_plan, write_plan  # noqa: E402
 from placewright.solve import solve  # noqa: E402

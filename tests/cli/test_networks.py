@@ -131,7 +131,7 @@ def test_run_goes_on_without_a_worker_that_is_killed(
 @contextmanager
 def killed(device: str) -> Iterator[None]:
     """Kill the first worker of a device that is started meanwhile, as the system does for want of memory."""
-    from placewright.execute import onnx_process
+    from placewright.execute.onnx import process as onnx_process
 
     start = onnx_process.WorkerProcess.send
     left = [device]

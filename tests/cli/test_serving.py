@@ -23,9 +23,9 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("onnxruntime")
 
 from placewright.evaluate import judge
-from placewright.execute.onnx_run import run_unsplit
-from placewright.execute.resident_messages import TensorSpec
-from placewright.execute.serve_tensors import from_json, to_json
+from placewright.execute.onnx.run import run_unsplit
+from placewright.execute.serve.messages import TensorSpec
+from placewright.execute.serve.tensors import from_json, to_json
 from placewright.io import write_plan
 from placewright.result import Result
 from tests.execute.small_onnx import branching, cluster, plan_of, problem_of, saved

@@ -23,8 +23,8 @@ from torch.distributed import TCPStore
 from placewright.capture.torch_export import capture_program, export_module
 from placewright.errors import PlacewrightError
 from placewright.evaluate import judge, plan_for
-from placewright.execute.faults import line_of
-from placewright.execute.rank_main import run_rank
+from placewright.execute.ranks.faults import line_of
+from placewright.execute.ranks.main import run_rank
 from placewright.io import write_plan
 from placewright.result import Result
 

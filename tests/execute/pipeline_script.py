@@ -10,12 +10,12 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from placewright.execute.pipeline_reference import largest_difference
-from placewright.execute.pipeline_samples import loss_of, sample_inputs
-from placewright.execute.pipeline_setup import add_up_gradients, learning_of, pipeline_of, rank_of_pipeline
-from placewright.execute.pipeline_transport import Gloo
-from placewright.execute.torch_local import relative_error
-from placewright.execute.torch_pipelining import why_no_chain
+from placewright.execute.pipeline.handed_over import why_no_chain
+from placewright.execute.pipeline.reference import largest_difference
+from placewright.execute.pipeline.samples import loss_of, sample_inputs
+from placewright.execute.pipeline.setup import add_up_gradients, learning_of, pipeline_of, rank_of_pipeline
+from placewright.execute.pipeline.transport import Gloo
+from placewright.execute.torch.local import relative_error
 from placewright.plan import Copy
 
 from .small_torch import problem_of, random_plan

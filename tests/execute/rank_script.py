@@ -14,10 +14,10 @@ from torch.utils._pytree import tree_leaves
 from placewright.capture.torch_export import capture_program, export_module
 from placewright.capture.torch_program import take_apart
 from placewright.evaluate import plan_for
-from placewright.execute.rank_run import RankRun
-from placewright.execute.rank_segments import segments_of
-from placewright.execute.torch_local import flat_inputs, places_of, relative_error
-from placewright.execute.torch_run import held_by
+from placewright.execute.ranks.run import RankRun
+from placewright.execute.ranks.segments import segments_of
+from placewright.execute.torch.local import flat_inputs, places_of, relative_error
+from placewright.execute.torch.parts import held_by
 
 from .small_torch import NETWORKS, problem_of, random_plan
 

@@ -120,7 +120,7 @@ def test_a_function_is_run_in_one_process(tmp_path: Path) -> None:
 def test_outputs_that_differ_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where they are not a number."""
     pytest.importorskip("torch")
-    from placewright.execute import torch_local
+    from placewright.execute.torch import local as torch_local
 
     given, plan = torch_plan()
     for error in (2e-5, float("nan"), float("inf")):

@@ -11,18 +11,18 @@ import torch
 
 from placewright.capture.torch_export import capture_program, export_module
 from placewright.capture.torch_program import TorchProgram, take_apart
-from placewright.execute.pipeline_rank import Loss, Passed
-from placewright.execute.pipeline_samples import loss_of, sample_inputs
-from placewright.execute.pipeline_setup import (
+from placewright.execute.pipeline.orders import Schedule
+from placewright.execute.pipeline.rank import Loss, Passed
+from placewright.execute.pipeline.samples import loss_of, sample_inputs
+from placewright.execute.pipeline.setup import (
     Pipeline,
     add_up_gradients,
     learning_of,
     pipeline_of,
     rank_of_pipeline,
 )
-from placewright.execute.schedule_orders import Schedule
-from placewright.execute.torch_local import flat_inputs
-from placewright.execute.train_weights import TrainedWeights
+from placewright.execute.pipeline.train_weights import TrainedWeights
+from placewright.execute.torch.local import flat_inputs
 from placewright.graph import OperatorGraph
 from placewright.plan import Plan
 from placewright.problem import Problem

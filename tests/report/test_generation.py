@@ -8,9 +8,9 @@ from dataclasses import replace
 from rich.console import Console
 
 from placewright.cluster import Cluster, Device
-from placewright.execute.decoder_placement import Judged
-from placewright.execute.generation import Generation
-from placewright.execute.generation_run import Generated
+from placewright.execute.generate.generation import Generation
+from placewright.execute.generate.placement import Judged
+from placewright.execute.generate.run import Generated
 from placewright.graph import Operator, OperatorGraph
 from placewright.objective import Makespan
 from placewright.problem import Problem

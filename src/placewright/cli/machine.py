@@ -35,7 +35,7 @@ def probe(
     description: Description = None,
 ) -> int:
     """Describe this machine as unlike devices, or several machines as one device a worker, every figure measured."""
-    from placewright.execute.probing import measured_cluster
+    from placewright.execute.probe.repeated import measured_cluster
     from placewright.io import check_writable, cluster_to_text, write_cluster
     from placewright.report import cluster_report, links_report
 

@@ -12,7 +12,7 @@ from placewright.cli.console import present, print_json, progress_line
 from placewright.options import AsJson, BudgetText, PlanPath, ProblemPath, ReportPath, Seed, TracePath
 
 if TYPE_CHECKING:
-    from placewright.execute.pipeline_options import Many
+    from placewright.execute.pipeline.options import Many
     from placewright.measurement import Measurement
     from placewright.plan import Plan
     from placewright.problem import Problem
@@ -68,7 +68,7 @@ def run(
     from placewright.errors import InvalidInput
     from placewright.evaluate import judge
     from placewright.execute import run_plan
-    from placewright.execute.pipeline_options import asked_many
+    from placewright.execute.pipeline.options import asked_many
     from placewright.execute.replan import beside, run_replanning
     from placewright.io import check_writable, read_plan, runs_to_json, write_atomic
     from placewright.prediction_errors import prediction_errors
@@ -132,8 +132,8 @@ def run(
 def _run_many(
     plan_path: Path, many: Many, model: str | None, weights: str | None, runs: int, timeout_s: float, as_json: bool
 ) -> int:
-    from placewright.execute.pipeline_outcome import many_to_json
-    from placewright.execute.pipeline_run import run_many
+    from placewright.execute.pipeline.outcome import many_to_json
+    from placewright.execute.pipeline.run import run_many
     from placewright.io import read_plan
     from placewright.report import many_samples_report
 

@@ -42,8 +42,8 @@ def generate(
     as_json: AsJson = False,
 ) -> int:
     """Continue prompts token by token by a decoder whose layers, and their KV cache, are where a plan places them."""
-    from placewright.execute.generation_run import generate_plan
-    from placewright.execute.generation_text import parse_tokens, prompts_of, tokenizer_of
+    from placewright.execute.generate.run import generate_plan
+    from placewright.execute.generate.text import parse_tokens, prompts_of, tokenizer_of
     from placewright.io import read_plan
     from placewright.report import generation_report, generation_to_json
     from placewright.units import parse_seconds
@@ -86,8 +86,8 @@ def serve(
     timeout: Annotated[str, typer.Option("--timeout", help="Longest from a request to its answer.")] = "60s",
 ) -> int:
     """Keep what runs a plan up and answer requests over HTTP, until Ctrl-C or SIGTERM."""
-    from placewright.execute.generation_text import tokenizer_of
-    from placewright.execute.serve_run import Address, serve_plan
+    from placewright.execute.generate.text import tokenizer_of
+    from placewright.execute.serve.run import Address, serve_plan
     from placewright.units import parse_seconds
 
     serve_plan(

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from placewright.errors import PlacewrightError
 from placewright.execute.dispatch import check_timeout
-from placewright.execute.faults import line_of
-from placewright.execute.generation_options import Asked, add_generation, asked_of, generated_text
-from placewright.execute.generation_rank import generate_rank
-from placewright.execute.pipeline_main import run_many_rank
-from placewright.execute.pipeline_options import Many, add_many, many_of
-from placewright.execute.pipeline_outcome import many_text
-from placewright.execute.rank_main import measurement_text, run_rank
+from placewright.execute.generate.options import Asked, add_generation, asked_of, generated_text
+from placewright.execute.generate.rank import generate_rank
+from placewright.execute.pipeline.main import run_many_rank
+from placewright.execute.pipeline.options import Many, add_many, many_of
+from placewright.execute.pipeline.outcome import many_text
+from placewright.execute.ranks.faults import line_of
+from placewright.execute.ranks.main import measurement_text, run_rank
 from placewright.io import write_atomic
 from placewright.units import format_seconds, parse_seconds
 

@@ -52,7 +52,7 @@ def run_plan(
     processes : Path, optional
         The plan's file: a PyTorch network then runs in a process for each device, not in this one.
     weights : str, optional
-        With ``processes``: see :func:`placewright.execute.rank_main.run_rank`.
+        With ``processes``: see :func:`placewright.execute.ranks.main.run_rank`.
 
     Returns
     -------
@@ -72,8 +72,8 @@ def run_plan(
     location = model if model is not None else str(find_model(problem, folder))
     if location.startswith("py:") or location.endswith(".pt2"):
         if processes is not None:
-            from placewright.execute.rank_network import RANDOM
-            from placewright.execute.torch_launch import launch
+            from placewright.execute.ranks.launch import launch
+            from placewright.execute.ranks.network import RANDOM
 
             if weights is not None and weights != RANDOM and not (weights and Path(weights).exists()):
                 raise InvalidInput(f"--weights {weights!r} is no file and no folder; correct it, or write {RANDOM!r}")
@@ -86,7 +86,7 @@ def run_plan(
     if processes is not None or weights is not None:
         raise InvalidInput("an ONNX network runs in a process for each device anyway; leave --processes, --weights out")
     check_hash(problem, Path(location))
-    from placewright.execute.onnx_run import run_onnx_alone, run_onnx_plan
+    from placewright.execute.onnx.run import run_onnx_alone, run_onnx_plan
 
     tell(f"running the plan {runs} times")
     measured = [run_onnx_plan(location, problem, plan, runs=runs, timeout_s=timeout_s)[0]]
@@ -141,8 +141,8 @@ def check_single(plan: Plan) -> None:
     """
     if len(plan.copies) > 1:
         raise InvalidInput(
-            f"the plan has {len(plan.copies)} copies of the network side by side, which one sample can't show; run many "
-            "with --processes --micro-batches N, or plan for the makespan"
+            f"the plan has {len(plan.copies)} copies of the network side by side, which one sample cannot show; run "
+            "many with --processes --micro-batches N, or plan for the makespan"
         )
     if plan.replicas:
         raise InvalidInput(
@@ -174,13 +174,13 @@ def check_hash(problem: Problem, path: Path) -> None:
 
 def _torch(problem: Problem, plan: Plan, location: str, runs: int, tell: Callable[[str], None]) -> Measurement:
     """Run in one process: equality is checked; the wall time is that of the parts one after the other."""
-    from placewright.execute.torch_local import run_torch_local
+    from placewright.execute.torch.local import run_torch_local
 
     program, args, kwargs = load_torch(problem, location)
     tell(f"running the plan {runs} times in one process")
     outcome = run_torch_local(program, args, problem, plan, kwargs=kwargs, runs=runs)
     if not outcome.max_relative_error <= TOLERANCE:
-        from placewright.execute.first_difference import difference_in_process, told
+        from placewright.execute.torch.first_difference import difference_in_process, told
 
         found = difference_in_process(program, args, kwargs, problem, plan, TOLERANCE)
         raise ExecutionError(told(found, outcome.max_relative_error))

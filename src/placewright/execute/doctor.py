@@ -106,7 +106,7 @@ def _pinning() -> tuple[bool, str]:
 
 
 def _shared_memory() -> tuple[bool, str]:
-    from placewright.execute.onnx_shared import Shared
+    from placewright.execute.onnx.shared import Shared
 
     shared = Shared.create(2**20)
     try:

@@ -12,7 +12,7 @@ from placewright.export.nearest import Nearest
 from placewright.export.target import Exported
 
 if TYPE_CHECKING:
-    from placewright.execute.onnx_split import Call, Split
+    from placewright.execute.onnx.split import Call, Split
 
 __all__ = ["write"]
 
@@ -25,7 +25,7 @@ def write(found: Nearest, folder: Path) -> Exported:
     """
     from placewright.capture.onnx_file import load_model
     from placewright.execute.dispatch import find_model
-    from placewright.execute.onnx_split import split_model
+    from placewright.execute.onnx.split import split_model
 
     model, _ = load_model(find_model(found.problem, folder))
     split = split_model(model, found.problem, found.plan)

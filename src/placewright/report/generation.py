@@ -12,7 +12,7 @@ from placewright.report.terminal_parts import sentences_of, table_of, text_of
 from placewright.units import format_seconds
 
 if TYPE_CHECKING:
-    from placewright.execute.generation_run import Generated
+    from placewright.execute.generate.run import Generated
     from placewright.problem import Problem
 
 __all__ = ["generation_report", "generation_to_json"]

@@ -12,7 +12,7 @@ from rich.text import Text
 from placewright.report.terminal_parts import SHOWN_DEVICES, rest_of, sentences_of, table_of, text_of
 
 if TYPE_CHECKING:
-    from placewright.execute.link_fit import LinkFit
+    from placewright.execute.probe.link_fit import LinkFit
 
 __all__ = ["links_report"]
 

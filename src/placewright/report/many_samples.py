@@ -12,7 +12,7 @@ from placewright.report.terminal_parts import sentences_of, table_of, text_of
 from placewright.units import format_seconds
 
 if TYPE_CHECKING:
-    from placewright.execute.pipeline_outcome import ManySamples, Trained
+    from placewright.execute.pipeline.outcome import ManySamples, Trained
 
 __all__ = ["many_samples_report"]
 

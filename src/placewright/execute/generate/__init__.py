@@ -1,0 +1,1 @@
+"""Decoders that generate token by token over the devices of a plan."""

@@ -1,0 +1,1 @@
+"""Plans of ONNX networks: a worker process for each device, over shared memory."""

@@ -1,0 +1,1 @@
+"""What is here: cores, GPUs, and the links between workers, measured."""

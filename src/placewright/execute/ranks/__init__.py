@@ -1,0 +1,1 @@
+"""One process for each device of a plan, over torch.distributed: one sample after the other."""

@@ -1,0 +1,1 @@
+"""The processes of a plan stay up and answer requests."""
