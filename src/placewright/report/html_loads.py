@@ -10,7 +10,7 @@ from html import escape
 from placewright.evaluate import Evaluation, Load
 from placewright.objective import LOAD_PARTS
 from placewright.problem import Problem
-from placewright.report.html_parts import SHOWN_DEVICES, closing_rows, dot, row, table
+from placewright.report.html_parts import COLOURS, SHOWN_DEVICES, closing_rows, dot, row, table
 from placewright.report.listing import counted, percent
 from placewright.report.loads import (
     StageUse,
@@ -101,7 +101,7 @@ def load_chart(problem: Problem, result: Result, evaluation: Evaluation, stages:
     for stage in stages[:SHOWN_DEVICES]:
         loads = stage.use.loads
         blocks = [b for load, start in zip(loads, axis.starts_s, strict=True) for b in _blocks(problem, load, start)]
-        bars.append(_bar(stage.name, [load.load_s for load in loads], blocks, _said(loads), axis))
+        bars.append(_bar(stage.name, [load.load_s for load in loads], blocks, _said(loads), axis, stage.devices[0]))
     if len(stages) > SHOWN_DEVICES:
         bars.append(f"<p>and {counted(len(stages) - SHOWN_DEVICES, 'stage')} more</p>")
     for channel in loaded_channels(evaluation)[:SHOWN_DEVICES]:
@@ -123,17 +123,20 @@ def _blocks(problem: Problem, load: Load, start: float) -> list[Block]:
     return [block for block in made if block[3] > 0]
 
 
-def _bar(name: str, loads_s: Sequence[float], blocks: Sequence[Block], said: str, axis: _Axis) -> str:
+def _bar(
+    name: str, loads_s: Sequence[float], blocks: Sequence[Block], said: str, axis: _Axis, device: int | None = None
+) -> str:
     fills = "".join(
         f'<span class="block {css}" style="left:{axis.at(start)};width:{axis.at(size)};'
         f'top:{100 * lane / lanes:.4g}%;height:{100 / lanes:.4g}%" title="{part} {format_seconds(size)}"></span>'
         for css, part, start, size, lane, lanes in blocks
     )
     deep = max((block[5] for block in blocks), default=1)
+    mark, css = ("", "") if device is None else (dot(device), f" d{device % COLOURS}")
     share = f" ({percent(sum(loads_s) / axis.value_s)})" if axis.value_s > 0 else ""
     return (
-        f'<div class="memory"><div class="who">{escape(name)}{axis.tag(loads_s)}</div>'
-        f'<div class="track lanes{deep}">{fills}{axis.lines()}</div>'
+        f'<div class="memory"><div class="who">{mark}{escape(name)}{axis.tag(loads_s)}</div>'
+        f'<div class="track lanes{deep}{css}">{fills}{axis.lines()}</div>'
         f'<div class="what"><b>{format_seconds(sum(loads_s))}{share}</b> <span>{said}</span></div></div>\n'
     )
 

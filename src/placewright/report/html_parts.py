@@ -18,6 +18,7 @@ from placewright.result import Result, Status
 from placewright.units import format_bytes, format_seconds
 
 __all__ = [
+    "COLOURS",
     "SHOWN_DEVICES",
     "alternatives_table",
     "barred",
