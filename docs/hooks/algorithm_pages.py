@@ -29,7 +29,8 @@ EXACTLY = {
 
 SIGNS = {
     r"\lambda": "λ", r"\pi": "π", r"\sum": "Σ", r"\ge": "≥", r"\le": "≤", r"\in": "∈", r"\ni": "∋", r"\emptyset": "∅",
-    r"\subset": "⊂", r"\setminus": "∖", r"\dots": "…", r"\max": "max", r"\min": "min", r"\,": " ", r"\{": "{", r"\}": "}",
+    r"\subset": "⊂", r"\setminus": "∖", r"\dots": "…", r"\max": "max", r"\min": "min", r"\,": " ", r"\{": "{",
+    r"\}": "}",
 }  # fmt: skip
 """Commands of the formulas in docstrings -> plain text, so that pages need no program to show them."""
 
@@ -161,7 +162,7 @@ def pointed_to(prose: str, module: str) -> Iterator[tuple[str, Any]]:
 
 
 def text_of(page: Page) -> str:
-    """The whole page of an algorithm."""
+    """Write the page of an algorithm."""
     doc = inspect.getdoc(page.documented) or ""
     prose, found = sections(doc)
     first, _, rest = prose.partition("\n\n")
@@ -212,7 +213,7 @@ def pages() -> dict[str, str]:
 
 
 def navigation() -> list[Any]:
-    """The entries of the site's navigation for these pages."""
+    """List these pages for the navigation of the site."""
     found = list(algorithms())
     return ["algorithms/index.md"] + [
         {

@@ -1,0 +1,102 @@
+"""The site: a page for every algorithm, made of its docstring; every page reachable; nothing loaded from elsewhere."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from placewright.bounds import BOUNDS, PROOFS
+from placewright.solvers import SOLVERS
+from tests.docs.blocks import ROOT
+
+sys.path.insert(0, str(ROOT / "docs/hooks"))
+
+import algorithm_pages  # type: ignore[import-not-found]
+
+ALGORITHMS = list(algorithm_pages.algorithms())
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.path)
+def test_docstrings_have_what_a_page_needs(algorithm: Any) -> None:
+    """Guarantee, complexity, source and when to use it stand in the docstring, each once and none empty."""
+    doc = inspect.getdoc(algorithm.documented) or ""
+    found, _ = algorithm_pages.labelled(algorithm_pages.sections(doc)[0])
+    assert set(found) == set(algorithm_pages.LABELS)
+    assert all(len(text) > 3 and text.endswith((".", ")")) for text in found.values())
+    for label in algorithm_pages.LABELS:
+        assert len(re.findall(rf"^{label}: ", doc, re.MULTILINE)) == 1, label
+
+
+def test_every_entry_of_the_registries_has_a_page() -> None:
+    """As many pages as solvers and bounds, each by a path of its own, and in the navigation."""
+    pages = algorithm_pages.pages()
+    entries = sum(len(those) for registry in (SOLVERS, BOUNDS, PROOFS) for those in registry.values())
+    assert len(pages) == entries + 1
+    assert set(paths(algorithm_pages.navigation())) == set(pages)
+
+
+def test_no_markup_of_docstrings_is_left_on_a_page() -> None:
+    """Roles, double back-quotes and commands of formulas have become Markdown and plain text."""
+    for path, text in algorithm_pages.pages().items():
+        prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        assert re.findall(r":\w+:`|``|\.\. math|\\[a-z]+", prose) == [], path
+
+
+@pytest.mark.parametrize(
+    ("formula", "text"),
+    [
+        (r"\lambda_c \ge 0", "λ_c ≥ 0"),
+        (r"\max_{i < j}\{x_i\}", "max_(i < j){x_i}"),
+        (r"\pi(V) \le \sum_c n_c", "π(V) ≤ Σ_c n_c"),
+    ],
+)
+def test_formulas_are_written_in_plain_text(formula: str, text: str) -> None:
+    """Worked by hand."""
+    assert algorithm_pages.plain(formula) == text
+
+
+def paths(navigation: Any) -> Iterator[str]:
+    """Every page that a navigation names."""
+    if isinstance(navigation, str):
+        yield navigation
+    elif isinstance(navigation, dict):
+        yield from paths(list(navigation.values()))
+    else:
+        for entry in navigation:
+            yield from paths(entry)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """Each Markdown file of ``docs`` stands there once, and nothing else but what is made when the site is built."""
+    listed = list(paths(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    written = {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
+    assert len(listed) == len(set(listed))
+    assert set(listed) == written | {"algorithms/index.md", "testbed.md"}
+
+
+def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Links and anchors hold; every script, style and picture of a page is a file of the site."""
+    pytest.importorskip("material")
+    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
+    monkeypatch.chdir(ROOT)
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    with caplog.at_level(logging.WARNING, logger="mkdocs"):
+        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site")))
+    assert [r.getMessage() for r in caplog.records] == []
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 90
+    for page in pages:
+        loaded = re.findall(r"<(?:script|img|link|iframe)[^>]*(?:src|href)=\"?([^\" >]+)", page.read_text())
+        assert [url for url in loaded if re.match(r"(?:https?:)?//", url)] == [], page
