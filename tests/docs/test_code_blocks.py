@@ -167,7 +167,8 @@ def check_other(command: str, capsys: pytest.CaptureFixture[str], monkeypatch: p
         assert set(re.findall(r"--[a-z-]+", command)) <= set(named_options(ROOT / words[0])), command
     elif program == "curl":
         path = re.search(r":\d+(/\S+)", command)[1]  # type: ignore[index]
-        assert f'"{path}"' in (ROOT / "src/placewright/execute/serve_app.py").read_text(), command
+        served = (p.read_text() for p in (ROOT / "src/placewright/execute").rglob("*.py"))
+        assert any(f'"{path}"' in text for text in served), command
     elif "placewright.execute" in words:
         from placewright.execute.__main__ import main
 
