@@ -43,8 +43,8 @@ on slow links they are overlapped in fact. Nothing is fitted to runs of plans on
 best host by itself. *accelerate*: `infer_auto_device_map` with the hosts' memory less room for the network's tensors,
 fastest host first. *Equal layers*: operators with weights in equal runs. *Torch pipelining*: equal layers, run by
 `torch.distributed.pipelining`, where they are a plain chain. *By memory*: weights in proportion to memory. All
-placements run by the same executor, in turn, in {rounds} rounds; medians are given, with quartiles for ours. *Error*
-is predicted over measured, less 1. A dash: it does not fit, is no chain, or was not run. {machine}, torch {torch},
+placements run by the same executor, in turn, {rounds}; medians are given, with quartiles for ours. *Error* is
+predicted over measured, less 1. A dash: it does not fit, is no chain, or was not run. {machine}, torch {torch},
 one thread a host, budget {budget:g} s a plan, seed 0. The machine's two cores were in use by other work too; hosts go
 before it in their shares of the cores.
 
@@ -115,7 +115,7 @@ def page(rows: Mapping[str, Any], *, rounds: int, budget: float) -> str:
     head = HEAD.format(
         testbeds=told,
         options=f"--rounds {rounds} --budget {budget:g}",
-        rounds=rounds,
+        rounds=_rounds(cases),
         machine=cpu_name(),
         torch=torch.__version__.split("+")[0],
         budget=budget,
@@ -128,6 +128,16 @@ def page(rows: Mapping[str, Any], *, rounds: int, budget: float) -> str:
             if mine:
                 parts += [f"## {title}, {testbed}\n", _table(mine)]
     return "\n".join(parts)
+
+
+def _rounds(cases: list[Case]) -> str:
+    """How often plans were run, by objective, as the rows have it."""
+    told = []
+    for objective, what in (("makespan", "one sample"), ("throughput", "many samples")):
+        counts = sorted({len(row) for c in cases if c.objective == objective for row in c.runs.values()})
+        if counts:
+            told.append(f"{' or '.join(map(str, counts))} rounds of {what}")
+    return "in " + " and ".join(told)
 
 
 def compact(cases: list[Case]) -> str:

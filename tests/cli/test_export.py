@@ -40,6 +40,7 @@ def test_the_nearest_plan_is_written_and_its_loss_said(placewright: Call, plan: 
     again = placewright("export", plan, "--format", "vllm", "-o", tmp_path / "vllm.sh", "--budget", "1s")
     assert (again.code, again.out) == (0, "")
     assert (tmp_path / "vllm.sh").read_text() == shown.out
+    assert placewright("export", plan, "--format", "vllm", "-o", "-").out == shown.out  # where there is a pipe
 
 
 @pytest.mark.parametrize(

@@ -258,6 +258,7 @@ def export(
 
     progress = progress_line()
     seconds = parse_seconds(budget, "--budget", "10s")
+    output = None if output == Path("-") else output
     check_export(format, output)
     file = read_plan(plan_path)
     made = export_plan(file.problem, file.plan, format, folder=plan_path.parent, budget=seconds, seed=seed)
