@@ -15,6 +15,7 @@ from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.problem import Problem
 from placewright.report import html_report
 from placewright.result import Result
+from placewright.sensitivity import Dependence, Sensitivity
 
 from .two_branches import measured, problem, solved
 
@@ -145,3 +146,16 @@ def test_a_very_slow_alternative_leaves_the_other_bars_readable():
     result, judged = solved(given, [0, 0, 0, 0], alternatives={"only slow": 0.012, "worst": 0.6})
     bars = re.findall(r'<span class="bar( cut)?"><span style="width:([\d.]+)%', html_report(given, result, judged))
     assert bars == [("", "25.00"), ("", "50.00"), (" cut", "100.00")]
+
+
+def test_questions_and_what_the_plan_depends_on_are_shown(example):
+    """Each question above its answer; the figure that matters most with the advice to measure it."""
+    given, result, judged, _ = example
+    found = Sensitivity((Dependence("fast", "speed", 1.25, 1.1, 0.0, 1.0, 0.08),), None, 5)
+    asked = {f"Why{EVIL}?": ["Because of <b>."]}
+    html = html_report(given, result, judged, sensitivity=found, asked=asked)
+    text = str(Page(html))
+    assert EVIL not in html
+    assert f"What people ask Why{EVIL}? Because of <b>." in text
+    assert "speed of fast 1.10 x slower" in text
+    assert "Measure the speed of fast first: if it is off by 25%, another plan may be 8% faster." in text

@@ -176,25 +176,30 @@ def explain(
     plan_path: PlanPath,
     budget: BudgetText = "20s",
     seed: Seed = 0,
+    report: ReportPath = None,
     as_json: AsJson = False,
 ) -> int:
     """Say why a plan is as it is, what people ask of it, and how far figures may be off before another is better."""
     from placewright.answers import answers_of, answers_to_json, asked_report
     from placewright.evaluate import judge
-    from placewright.io import read_plan
+    from placewright.io import check_writable, read_plan, write_atomic
     from placewright.report import explain as sentences_for
-    from placewright.report import explain_value, sensitivity_report, sensitivity_to_json
+    from placewright.report import explain_value, html_report, sensitivity_report, sensitivity_to_json
     from placewright.sensitivity import sensitivity
     from placewright.units import parse_seconds
 
     progress = progress_line()
     seconds = parse_seconds(budget, "--budget", "20s")
+    check_writable(report)
     file = read_plan(plan_path)
     judged = judge(file.problem, file.plan)
     why = sentences_for(file.problem, file.result, judged)
     answers = answers_of(file.problem, file.result, judged)
     found = sensitivity(file.problem, file.result, budget=seconds, seed=seed, on_progress=progress.step)
     progress.close()
+    if report is not None:
+        asked = {a.question: a.sentences for a in answers}
+        write_atomic(report, html_report(file.problem, file.result, judged, sensitivity=found, asked=asked))
     if as_json:
         print_json({"why": why, **answers_to_json(answers), **sensitivity_to_json(found)})
     else:

@@ -7,10 +7,11 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
+from types import MappingProxyType
 
 from placewright.evaluate import Evaluation
 from placewright.measurement import Measurement
@@ -31,6 +32,7 @@ from placewright.report.html_parts import (
     facts,
     headline,
     memory_bars,
+    questions,
     sentences,
 )
 from placewright.report.loads import per_second, pipeline_order, stages_of
@@ -45,6 +47,8 @@ __all__ = ["html_report"]
 SCRIPTS = ("timeline.js", "map.js", "operators.js", "page.js")
 """In the order in which the page runs them."""
 
+_NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
+
 TIMELINE, MAP = "timeline.html", "map.html"
 
 
@@ -56,6 +60,7 @@ def html_report(
     *,
     title: str | None = None,
     sensitivity: Sensitivity | None = None,
+    asked: Mapping[str, Sequence[str]] = _NOTHING,
 ) -> str:
     """Page about one result: the answer, timeline, map of modules, devices and memory, alternatives, bounds, operators.
 
@@ -71,6 +76,8 @@ def html_report(
         Name of the network, by default the problem's.
     sensitivity : Sensitivity, optional
         On which figures the plan depends.
+    asked : mapping of str to sequence of str, optional
+        Questions, and the sentences that answer them.
 
     Notes
     -----
@@ -96,6 +103,8 @@ def html_report(
     found = prediction_errors(problem, plan, measurements[0]) if plan is not None and measurements else None
     if found is not None:
         wide.append(("Where the prediction was off", prediction_errors_html(found)))
+    if asked:
+        wide.append(("What people ask", questions(asked)))
     if sensitivity is not None:
         wide.append(("What the plan depends on", sensitivity_html(sensitivity)))
     value, gap = explain_value(problem, result, evaluation)

@@ -29,6 +29,7 @@ __all__ = [
     "facts",
     "headline",
     "memory_bars",
+    "questions",
     "row",
     "sentences",
     "table",
@@ -97,6 +98,14 @@ def headline(
 def sentences(texts: Iterable[str]) -> str:
     """Paragraphs as list items."""
     return "\n".join(f"<li>{escape(text)}</li>" for text in texts)
+
+
+def questions(asked: Mapping[str, Sequence[str]]) -> str:
+    """Each question above its answer."""
+    return "\n".join(
+        f'<div class="asked"><h3>{escape(question)}</h3>\n<ul class="sentences">\n{sentences(answer)}\n</ul></div>'
+        for question, answer in asked.items()
+    )
 
 
 def device_table(problem: Problem, evaluation: Evaluation, reasons: Mapping[int, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -40,6 +41,9 @@ SHOWN_IDLE = 4
 
 ABSENT = "-"
 
+STATUS_COLOURS = MappingProxyType({"optimal": "green", "feasible": "yellow", "infeasible": "red", "unknown": "red"})
+"""On a terminal; what is said is in the words."""
+
 
 def rest_of(number: int, noun: str) -> list[RenderableType]:
     """Count what a table leaves out."""
@@ -57,7 +61,8 @@ def facts_of(facts: Iterable[tuple[str, str]]) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts:
-        table.add_row(Text(name), text_of(value))
+        style = STATUS_COLOURS.get(value.split()[0] if value else "", "") if name == "status" else ""
+        table.add_row(Text(name), Text(text_of(value).plain, style))
     return table
 
 
@@ -84,7 +89,7 @@ def plain_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str
 def table_of(title: str) -> Table:
     """Empty table that stays plain in a pipe."""
     return Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1)
+        title=title, title_justify="left", title_style="bold cyan", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1)
     )
 
 
