@@ -6,12 +6,14 @@ head of its page. What else it says follows, then the docstrings that it points 
 
 from __future__ import annotations
 
-import importlib
+import ast
 import inspect
 import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from placewright.bounds import BOUNDS, PROOFS
@@ -116,6 +118,13 @@ def plain(formula: str) -> str:
     return " ".join(formula.split())
 
 
+def linked(name: str) -> str:
+    """Write what a docstring points to: an algorithm as a link to its page, anything else by its name."""
+    page = next((p for p in algorithms() if f"{p.documented.__module__}.{p.documented.__qualname__}" == name), None)
+    short = f"`{name.removeprefix('placewright.').lstrip('.')}`"
+    return f"[{page.name}](../../{page.path})" if page else short
+
+
 def markdown(text: str) -> str:
     """Turn the markup of docstrings into that of pages."""
     text = re.sub(
@@ -125,7 +134,7 @@ def markdown(text: str) -> str:
         flags=re.MULTILINE,
     )
     text = re.sub(r":math:`([^`]*)`", lambda m: f"`{plain(m[1])}`", text)
-    text = re.sub(r":\w+:`~?([^`]*)`", lambda m: f"`{m[1].removeprefix('placewright.').lstrip('.')}`", text)
+    text = re.sub(r":\w+:`~?([^`]*)`", lambda m: linked(m[1]), text)
     text = re.sub(r"``([^`]*)``", r"`\1`", text)
     return re.sub(r"^ {3}(?=\S)", "    ", text, flags=re.MULTILINE)
 
@@ -146,19 +155,29 @@ def fields(section: str) -> str:
     return markdown("\n".join(lines).replace("\n  ", ": "))
 
 
-def pointed_to(prose: str, module: str) -> Iterator[tuple[str, Any]]:
-    """Modules, classes and functions of the program that a docstring points to, each once."""
-    seen = set()
+def docstring(name: str) -> str:
+    """Read the docstring of a module, or of a function or class of one, without running it: it may need an extra."""
+    home, _, last = name.rpartition(".")
+    outer = find_spec(home)
+    inner = find_spec(name) if outer and outer.submodule_search_locations else None
+    module = inner or outer
+    if module is None or module.origin is None:
+        raise ModuleNotFoundError(f"a docstring points to {name!r}, which is not there")
+    tree = ast.parse(Path(module.origin).read_text())
+    found: Any = tree
+    if inner is None:
+        found = next(n for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef) and n.name == last)
+    return ast.get_docstring(found) or ""
+
+
+def pointed_to(prose: str, module: str) -> Iterator[str]:
+    """Modules, classes and functions of the program that a docstring points to, each once, but for algorithms."""
+    seen = {f"{page.documented.__module__}.{page.documented.__qualname__}" for page in algorithms()}
     for name in re.findall(r":(?:mod|class|func):`~?([\w.]+)`", prose):
         whole = module.rsplit(".", 1)[0] + name if name.startswith(".") else name
-        if whole in seen or not whole.startswith("placewright."):
-            continue
-        seen.add(whole)
-        try:
-            yield whole, importlib.import_module(whole)
-        except ModuleNotFoundError:
-            home, _, last = whole.rpartition(".")
-            yield whole, getattr(importlib.import_module(home), last)
+        if whole not in seen and whole.startswith("placewright."):
+            seen.add(whole)
+            yield whole
 
 
 def text_of(page: Page) -> str:
@@ -182,10 +201,9 @@ def text_of(page: Page) -> str:
             out += ["## Parameters", fields(found[name])]
     if "Examples" in found:
         out += ["## Example", *example(found["Examples"])]
-    taken = {entry.documented for entry in algorithms()}
-    for whole, thing in pointed_to(prose, page.documented.__module__):
-        more = sections(inspect.getdoc(thing) or "")[0]
-        if more and thing not in taken:
+    for whole in pointed_to(prose, page.documented.__module__):
+        more = sections(docstring(whole))[0]
+        if more:
             out += [f"## `{whole.rpartition('.')[2]}`", markdown(more)]
     return "\n\n".join(out) + "\n"
 

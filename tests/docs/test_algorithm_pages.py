@@ -16,6 +16,7 @@ import yaml
 from placewright.bounds import BOUNDS, PROOFS
 from placewright.solvers import SOLVERS
 from tests.docs.blocks import ROOT
+from tests.report.chromium import BROWSER, Browser
 
 sys.path.insert(0, str(ROOT / "docs/hooks"))
 
@@ -82,21 +83,55 @@ def test_every_page_is_in_the_navigation() -> None:
     assert set(listed) == written | {"algorithms/index.md", "testbed.md"}
 
 
-def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Links and anchors hold; every script, style and picture of a page is a file of the site."""
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The site, and what its building warned of."""
     pytest.importorskip("material")
-    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
-    monkeypatch.chdir(ROOT)
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    with caplog.at_level(logging.WARNING, logger="mkdocs"):
-        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site")))
-    assert [r.getMessage() for r in caplog.records] == []
-    pages = list((tmp_path / "site").rglob("*.html"))
+    site = tmp_path_factory.mktemp("built") / "site"
+    warned: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warned.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("mkdocs").addHandler(handler)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_MKDOCS_2_WARNING", "1")
+        patch.chdir(ROOT)
+        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(site)))
+    logging.getLogger("mkdocs").removeHandler(handler)
+    return site, warned
+
+
+def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(built: tuple[Path, list[str]]) -> None:
+    """Links and anchors hold; every script, style and picture of a page is a file of the site."""
+    site, warned = built
+    assert warned == []
+    pages = list(site.rglob("*.html"))
     assert len(pages) > 90
     for page in pages:
         loaded = re.findall(r"<(?:script|img|link|iframe)[^>]*(?:src|href)=\"?([^\" >]+)", page.read_text())
         assert [url for url in loaded if re.match(r"(?:https?:)?//", url)] == [], page
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser: chromium or google-chrome")
+def test_the_search_works_without_a_server_and_pages_fit_a_small_screen(
+    built: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    """A page opened as a file finds the word in its address, asks for nothing but files, and complains of nothing."""
+    browser = Browser(tmp_path)
+    try:
+        for page in ("index.html", "algorithms/max-load/ideal-dp.html", "makespan.html"):
+            browser.open(built[0] / page, width=390)
+            assert browser.value("document.documentElement.scrollWidth") == 390, page
+        browser.open(built[0] / "index.html")
+        browser.value("location.href += '?q=ideal'")
+        first = "document.querySelector('.md-search-result__item h1')?.textContent"
+        found = next(
+            filter(None, (browser.value(f"new Promise(r => setTimeout(() => r({first}), 100))") for _ in range(99)))
+        )
+        assert "ideal" in found
+        assert [url for url in browser.requests if not url.startswith(("file:", "data:", "about:"))] == []
+        assert browser.complaints == []
+    finally:
+        browser.close()
