@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +58,7 @@ from placewright._kernel.standing import retime as time_again
 from placewright._kernel.standing_kept import commit, rebuild
 from placewright._kernel.warm_servers import warm_up_servers
 
-__all__ = ["warm_up", "warm_up_loads", "warm_up_makespan", "warm_up_offload"]
+__all__ = ["compiled_before", "warm_up", "warm_up_loads", "warm_up_makespan", "warm_up_offload"]
 
 
 Ints = npt.NDArray[np.int32]
@@ -70,6 +72,19 @@ def warm_up(objective: str) -> None:
         "throughput": warm_up_throughput,
         "offload": warm_up_offload,
     }[objective]()
+
+
+def compiled_before(objective: str) -> bool:
+    """Whether the disk cache has the slowest kernel that an objective needs, or nothing is compiled at all."""
+    kernels: dict[str, Any] = {
+        "makespan": search_schedules,
+        "max-load": anneal_loads,
+        "throughput": descend_priced,
+        "offload": anneal_calls,
+    }
+    kernel = kernels[objective]
+    stats = getattr(kernel, "stats", None)
+    return stats is None or any(Path(stats.cache_path).glob(f"*.{kernel.__name__}-*.nbi"))
 
 
 def _ints(*values: int) -> Ints:

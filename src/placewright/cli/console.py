@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, RenderableType
 
 if TYPE_CHECKING:
+    from placewright.problem import Problem
     from placewright.report.progress import ProgressLine
     from placewright.result import Result
 
-__all__ = ["EXIT_INTERRUPTED", "complain", "exit_code", "present", "print_json", "progress_line"]
+__all__ = ["EXIT_INTERRUPTED", "complain", "exit_code", "present", "print_json", "progress_line", "tell_of_compiling"]
 
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 EXIT_REJECTED = 3
@@ -29,6 +30,14 @@ def progress_line() -> ProgressLine:
     from placewright.report.progress import ProgressLine
 
     return ProgressLine(sys.stderr)
+
+
+def tell_of_compiling(problem: Problem, progress: ProgressLine) -> None:
+    """Say why nothing is heard for a while, where an installation searches for the first time."""
+    from placewright._kernel.warm import compiled_before
+
+    if not compiled_before(problem.objective.name):
+        progress.tell("compiling the kernels of the search, once for an installation: about a minute")
 
 
 def print_json(content: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli.console import complain, exit_code, present, print_json, progress_line
+from placewright.cli.console import complain, exit_code, present, print_json, progress_line, tell_of_compiling
 from placewright.options import (
     AsJson,
     BudgetText,
@@ -62,6 +62,7 @@ def plan(
     check_expert(solver, expert)
     check_writable(output, report, trace)
     problem = posing.problem(progress)
+    tell_of_compiling(problem, progress)
     given = given_solvers(expert, problem)
     chosen = solve_on_few(
         problem,
@@ -126,6 +127,7 @@ def compare(
     seconds = parse_seconds(budget, "--budget", "60s")
     names = known_solvers([*solvers.split(","), *(["expert"] if expert else [])]) if solvers is not None else None
     problem = posing.problem(progress)
+    tell_of_compiling(problem, progress)
     given = given_solvers(expert, problem)
     rows = run_all(problem, names, budget_s=seconds, seed=seed, on_progress=progress, given=given, coarsen=coarsen)
     progress.close()
