@@ -150,6 +150,14 @@ def test_show(placewright: Call, plan_file: Path, tmp_path: Path) -> None:
     assert (tmp_path / "r.html").exists() and json.loads((tmp_path / "t.json").read_text())
 
 
+def test_explain_writes_a_page(placewright: Call, plan_file: Path, tmp_path: Path) -> None:
+    """Its page has what people ask and what the plan depends on; a folder that is not there is told at once."""
+    shown = placewright("explain", plan_file, "--budget", "0", "--report", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert shown.code == 0 and "What people ask</h2>" in page and "What the plan depends on</h2>" in page
+    assert placewright("explain", plan_file, "--report", tmp_path / "none" / "r.html").code == 2
+
+
 def test_evaluate(placewright: Call, problem_file: Path, plan_file: Path) -> None:
     """The judge's value, as text and as JSON; a plan file stands for its problem."""
     shown = placewright("evaluate", problem_file, plan_file)

@@ -216,8 +216,8 @@ function mapOf(data, state, redraw) {
     input.addEventListener("change", () => { metric = input.value; key(); draw(); });
   });
   const key = () => {
-    const whole = top.sum[metric];
-    $("map-key").replaceChildren(...shares(top).slice(0, 24).map(([i, size]) => chip(`${data.devices[i]} ${percent(size / whole)}`, palette[i % palette.length])));
+    const whole = root.sum[metric];
+    $("map-key").replaceChildren(...shares(root).slice(0, 24).map(([i, size]) => chip(`${data.devices[i]} ${percent(size / whole)}`, palette[i % palette.length])));
   };
   return { draw, key, root: () => path(root) };
 }
