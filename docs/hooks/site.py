@@ -38,6 +38,27 @@ def on_files(files: Any, *, config: Any) -> Any:
     return files
 
 
+def with_pages(text: str) -> str:
+    """Link the names in the tables of algorithms to their pages; each stands under the heading of its objective."""
+    found = {(p.objective, p.name, p.kind): p.path for p in algorithm_pages.algorithms()}
+    objective, lines = "", []
+    for line in text.splitlines():
+        heading = re.match(r"## The ([\w-]+)", line)
+        objective = heading[1] if heading else objective
+        if line.startswith("| `"):
+            _, names, rest = line.split("|", 2)
+            kind = "bounds" if "`bounds/" in rest else "solvers"
+
+            def link(name: re.Match[str], objective: str = objective, kind: str = kind) -> str:
+                path = found.get((objective, name[1], kind))
+                return f"[{name[0]}]({path})" if path else name[0]
+
+            line = f"|{re.sub('`([^`]*)`', link, names)}|{rest}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
 def on_page_markdown(text: str, *, page: Any, config: Any, files: Any) -> str:
-    """Links that leave ``docs`` go to the page made from what they name."""
-    return text.replace("(../benchmarks/testbed/README.md)", "(testbed.md)")
+    """Links that leave ``docs`` go to the page made from what they name, names of algorithms to theirs."""
+    text = text.replace("(../benchmarks/testbed/README.md)", "(testbed.md)")
+    return with_pages(text) if page.file.src_uri == "architecture.md" else text
