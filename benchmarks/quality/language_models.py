@@ -3,10 +3,12 @@
 Every placement is judged on the same problem by the same judge: accelerate's own ``infer_auto_device_map`` with
 ``max_memory`` as it is (``auto``) and by ``get_balanced_memory`` (``balanced``); of decoders llama.cpp's split of whole
 layers in proportion to the memory of the GPUs, with as many layers on them as fit (``llama.cpp``), and layers in
-proportion to the memory of all GPUs, or of all CPUs where there are none, as exo has them (``by memory``); and the best
-single device. Room for the KV cache is taken off the memory that each of them is told, in proportion to the weights.
+proportion to the memory of all GPUs, or of all CPUs where there are none, as exo has them (``exo``); as many layers
+on each of the same devices (``equal``); and the best single device. Room for the KV cache is taken off the
+memory that each of them is told, in proportion to the weights. A plan that is worse than one of them ends the run.
 
-Run ``python -m benchmarks.quality.language_models [--budget 10] [--objective O] [--models A,B] [--clusters C,D]``.
+Run ``python -m benchmarks.quality.language_models -o rows.jsonl [--budget 4] [--page PAGE.md]``. What ``-o`` has is not
+done again.
 """
 
 from __future__ import annotations
@@ -14,14 +16,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
-from statistics import median
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
+from benchmarks.quality.language_models_page import DOES_NOT_FIT, WAYS, page
 
 from placewright.capture import capture
 from placewright.cluster import Cluster
@@ -50,8 +53,13 @@ MODELS = {
 """With the format of their weights; ``None``: as published, in 16 bits."""
 
 CONTEXT = 8192
-WAYS = ("auto", "balanced", "llama.cpp", "by memory", "one device")
+DOES_NOT_APPLY = ""
+CLOSE = 1e-9
+"""Relative difference that rounding makes."""
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+Split: TypeAlias = list[int] | str
+"""Device of each operator, or why there is none."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,12 @@ class Case:
     def cluster(self) -> Cluster:
         """Of the problem."""
         return self.problem.cluster
+
+    @property
+    def accelerators(self) -> list[int]:
+        """Devices that are split over: all but CPUs, or all where there are CPUs alone."""
+        kinds = [d.kind for d in self.cluster.devices]
+        return [i for i, kind in enumerate(kinds) if kind != "cpu"] or list(range(len(kinds)))
 
     @property
     def decodes_only(self) -> bool:
@@ -99,24 +113,33 @@ class Case:
         return [first if k == -1 else on[-1] if k == -2 else on[k] for k in layer]
 
 
-def by_memory(case: Case) -> list[int] | None:
+def exo(case: Case) -> Split:
     """Put layers on accelerators in proportion to their memory, the largest first; on CPUs where there are none."""
     if not case.decodes_only:
-        return None
+        return DOES_NOT_APPLY
     room = case.room_for_weights()
-    gpus = [i for i, d in enumerate(case.cluster.devices) if d.kind != "cpu"]
-    order = sorted(gpus or range(len(room)), key=lambda i: -room[i])
+    order = sorted(case.accelerators, key=lambda i: -room[i])
     return case.by_layers(order, [room[i] for i in order], order[0])
 
 
-def llama_cpp(case: Case) -> list[int] | None:
+def equal(case: Case) -> Split:
+    """Give each accelerator the same number of layers, or the same bytes of weights of what has no layers in a row."""
+    devices = case.accelerators
+    if case.decodes_only:
+        return case.by_layers(devices, [1.0] * len(devices), devices[0])
+    weights = np.array([v.weight_bytes for v in case.problem.graph.operators], dtype=float)
+    middle = (np.cumsum(weights) - weights / 2) / weights.sum()
+    return [devices[min(int(m * len(devices)), len(devices) - 1)] for m in middle]
+
+
+def llama_cpp(case: Case) -> Split:
     """Put the last layers on GPUs by their memory, as many as fit; the others and the embedding on the CPU."""
     if not case.decodes_only:
-        return None
+        return DOES_NOT_APPLY
     kinds = [d.kind for d in case.cluster.devices]
     gpus, cpus = [i for i, k in enumerate(kinds) if k != "cpu"], [i for i, k in enumerate(kinds) if k == "cpu"]
     if not gpus:
-        return by_memory(case)
+        return exo(case)
     room, layer = case.room_for_weights(), case.layer_of()
     count = max(layer) + 1
     cpu = cpus[0] if cpus else gpus[0]
@@ -127,7 +150,7 @@ def llama_cpp(case: Case) -> list[int] | None:
         device_of = [cpu if k == -1 else (on[-1] if offloaded == count else cpu) if k == -2 else on[k] for k in layer]
         if evaluate(case.problem, together(case, device_of)).feasible:
             return device_of
-    return None
+    return DOES_NOT_FIT
 
 
 @cache
@@ -150,22 +173,22 @@ def module_of(name: str) -> Any:
     return module
 
 
-def one_device(case: Case) -> list[int] | None:
+def one_device(case: Case) -> Split:
     """Put all on the device that is best alone."""
     n, D = len(case.problem.graph), len(case.cluster)
     judged = {i: evaluate(case.problem, [i] * n) for i in range(D)}
     fits = [i for i in range(D) if judged[i].feasible]
-    return [min(fits, key=lambda i: judged[i].value_s)] * n if fits else None
+    return [min(fits, key=lambda i: judged[i].value_s)] * n if fits else DOES_NOT_FIT
 
 
-def accelerate(case: Case, balanced: bool) -> list[int] | None:
+def accelerate(case: Case, balanced: bool) -> Split:
     """Ask accelerate for its map of transformers' own module on meta; GPUs are numbered, the CPU is ``cpu``."""
     import torch
     from accelerate import infer_auto_device_map
     from accelerate.utils import get_balanced_memory
 
     if len({d.host for d in case.cluster.devices}) > 1:
-        return None
+        return DOES_NOT_APPLY
     module = module_of(case.problem.name.partition(",")[0])
     weights = sum(v.weight_bytes for v in case.problem.graph.operators)
     scale = 2 * sum(p.numel() for p in module.parameters()) / weights  # it counts 16 bits a weight
@@ -179,15 +202,16 @@ def accelerate(case: Case, balanced: bool) -> list[int] | None:
     mapped = infer_auto_device_map(module, memory, no_split_module_classes=names, dtype=torch.float16)
     back = {numbers.get(i, "cpu"): i for i in range(len(kinds))}
     if any(where not in back for where in mapped.values()):
-        return None  # disk
-    device_of = []
-    for v in case.problem.graph.operators:
+        return DOES_NOT_FIT  # it names the disk
+    graph = case.problem.graph
+    device_of: list[int] = []
+    for k, v in enumerate(graph.operators):
         at = v.part_names[0]
         while at and at not in mapped:
             at = at.rpartition(".")[0]  # the whole model is called ''
-        if at not in mapped:
-            return None
-        device_of.append(back[mapped[at]])
+        # What the model computes outside of its modules is where what it reads is.
+        before = device_of[graph.predecessors[k][0]] if graph.predecessors[k] else back[next(iter(mapped.values()))]
+        device_of.append(back[mapped[at]] if at in mapped else before)
     return device_of
 
 
@@ -200,11 +224,12 @@ def together(case: Case, device_of: list[int]) -> list[int]:
     return placed
 
 
-SPLITS: dict[str, Callable[[Case], list[int] | None]] = {
+SPLITS: Mapping[str, Callable[[Case], Split]] = {
     "auto": lambda case: accelerate(case, False),
     "balanced": lambda case: accelerate(case, True),
     "llama.cpp": llama_cpp,
-    "by memory": by_memory,
+    "exo": exo,
+    "equal": equal,
     "one device": one_device,
 }
 
@@ -246,68 +271,47 @@ def row_of(name: str, where: str, objective: Objective, budget_s: float) -> dict
     row["value_s"] = result.value_s if result.plan is not None else None
     bound = min(r.lower_bound_s for r in results)
     row["gap"] = 1 - bound / result.value_s if result.plan is not None else None
-    row["runtime_s"] = sum(r.runtime_s for r in results)
+    row["devices"] = 0 if result.plan is None else len(result.plan.devices_used)
     for way, split in SPLITS.items():
         case = cases.get("together" if way in ("auto", "balanced") else "apart", cases["apart"])
-        device_of = split(case)
-        judged = None if device_of is None else evaluate(case.problem, together(case, device_of))
-        row[way] = judged.value_s if judged is not None and judged.feasible and np.isfinite(judged.value_s) else None
+        found = split(case)
+        if isinstance(found, str):
+            row[way] = found
+            continue
+        judged = evaluate(case.problem, together(case, found))
+        row[way] = judged.value_s if judged.feasible and np.isfinite(judged.value_s) else DOES_NOT_FIT
+    known = [row[way] for way in WAYS if isinstance(row[way], float)]
+    assert not known or (result.plan is not None and result.value_s <= min(known) * (1 + CLOSE)), row
     return row
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Markdown: milliseconds, with how much longer than ours each other one takes."""
-    lines = ["| model | cluster | ours | gap | " + " | ".join(WAYS) + " |", "|---" * (4 + len(WAYS)) + "|"]
-    for row in rows:
-        value = row["value_s"]
-        if value is None:
-            lines.append(f"| {row['model']} | {row['cluster']} | does not fit |" + " |" * (1 + len(WAYS)))
-            continue
-        others = ["-" if row[w] is None else f"{1e3 * row[w]:.3g} ({100 * (row[w] / value - 1):+.0f} %)" for w in WAYS]
-        lines.append(
-            f"| {row['model']} | {row['cluster']} | {1e3 * value:.3g} ms | {100 * row['gap']:.1f} % | "
-            + " | ".join(others)
-            + " |"
-        )
-    return "\n".join(lines)
-
-
-def gains(rows: Sequence[dict[str, Any]]) -> str:
-    """How much less ours take than each other, and than the best of the others on each problem."""
-    said = []
-    for way in (*WAYS, "best of them"):
-        found = []
-        for row in rows:
-            known = [row[w] for w in WAYS if row[w] is not None] if way == "best of them" else [row[way]]
-            if row["value_s"] is not None and known and known[0] is not None:
-                found.append(1 - row["value_s"] / min(known))
-        if found:
-            said.append(f"{way}: median {100 * median(found):.1f} %, least {100 * min(found):.2f} %, of {len(found)}")
-    return "; ".join(said)
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Rows that are done; none without a file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def main() -> None:
-    """Print the tables; ``-o`` writes the rows too."""
+    """Do the cells that are not done; ``--page`` writes tables and text of them all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--budget", type=float, default=10.0)
+    parser.add_argument("--budget", type=float, default=4.0)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--clusters", default=",".join(CLUSTERS))
     parser.add_argument("--objective", choices=("makespan", "max-load"), help="by default both")
-    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--page", type=Path)
     given = parser.parse_args()
-    every = []
-    for objective in (Makespan(per="token"), MaxLoad()):
-        if given.objective not in (None, objective.name):
+    rows = read_rows(given.output)
+    done = {(row["model"], row["cluster"], row["objective"]) for row in rows}
+    objectives: tuple[Objective, ...] = (Makespan(per="token"), MaxLoad(contiguity="any"))
+    for name, where, objective in product(given.models.split(","), given.clusters.split(","), objectives):
+        if given.objective not in (None, objective.name) or (name, where, objective.name) in done:
             continue
-        rows = []
-        for name in given.models.split(","):
-            for where in given.clusters.split(","):
-                rows.append(row_of(name, where, objective, given.budget))
-                print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-        every += rows
-        print(f"## {objective.name}\n\n{table(rows)}\n\nLess time than {gains(rows)}.\n", flush=True)
-    if given.output is not None:
-        given.output.write_text(json.dumps(every, indent=1))
+        rows.append(row_of(name, where, objective, given.budget))
+        with given.output.open("a") as file:
+            file.write(json.dumps(rows[-1]) + "\n")
+        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    if given.page is not None:
+        given.page.write_text(page(rows, given.budget))
 
 
 if __name__ == "__main__":
