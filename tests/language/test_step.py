@@ -29,6 +29,12 @@ LLAMA_8B = {
 }
 
 
+WHISPER = {
+    **dict.fromkeys(("d_model", "num_mel_bins", "max_source_positions", "max_target_positions", "encoder_layers"), 8),
+    **dict.fromkeys(("encoder_attention_heads", "encoder_ffn_dim", "decoder_attention_heads", "decoder_ffn_dim"), 8),
+}
+
+
 def decode(context: int, batch: int = 1) -> Step:
     return Step(batch, {"text": 1, "last": 1}, context)
 
@@ -127,7 +133,14 @@ def test_a_quantised_configuration_gives_the_format(said, name, bits):
         ({"model_type": "rwkv"}, "model_type 'rwkv' is not known"),
         ({"hidden_size": None}, "hidden_size"),
         ({"hidden_size": "large"}, "hidden_size is 'large'; give a whole number from 1 to 2^31"),
-        ({"num_hidden_layers": 10**6}, "more than the 10000 that are read"),
+        ({"num_hidden_layers": 10**6}, "num_hidden_layers 1000000 is more than the 10000 layers that are read"),
+        ({"max_position_embeddings": "long"}, "max_position_embeddings is 'long'; give a whole number"),
+        ({"layer_types": 1.5, "sliding_window": 8}, "layer_types 1.5 is no list"),
+        ({"model_type": "whisper", **WHISPER, "decoder_layers": 2**31}, "decoder_layers 2147483648 is more than the"),
+        (
+            {"model_type": "qwen2_moe", "num_experts": 4, "num_experts_per_tok": 2, "mlp_only_layers": 3},
+            "mlp_only_layers 3 is no list of numbers of layers",
+        ),
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings 'yes' is neither true nor false"),
         ({"model_type": "cohere", "use_qk_norm": True}, "use_qk_norm True is not known; only False is"),
         (

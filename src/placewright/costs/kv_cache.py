@@ -78,6 +78,8 @@ def layer_caches(config: Mapping[str, Any]) -> tuple[LayerCache, ...]:
     numbers = 2 * (1 if alone else number("num_key_value_heads", heads)) * width
     slides = config.get("sliding_window") is not None and config.get("use_sliding_window") is not False
     types = config.get("layer_types") or ["sliding_attention" if slides else "full_attention"] * layers
+    if not isinstance(types, list | tuple):
+        raise InvalidInput(f"layer_types {types!r} is no list of a word for each layer", what="configuration")
     unknown = [t for t in types if t not in ("sliding_attention", "full_attention")]
     if unknown or len(types) != layers:
         raise InvalidInput(

@@ -13,6 +13,7 @@ __all__ = ["Configuration", "read_configuration"]
 
 LARGEST_BYTES = 16 * 2**20
 LARGEST_NUMBER = 2**31
+MOST_LAYERS = 10_000
 
 
 class Configuration:
@@ -63,6 +64,19 @@ class Configuration:
             said = "is missing; add it" if value is None else f"is {value!r}; give a whole number from {least} to 2^31"
             raise InvalidInput(f"{name} {said}", what=self.what)
         return value
+
+    def layers(self, name: str, default: int | None = None) -> int:
+        """Return how many layers there are, at most 10,000.
+
+        Raises
+        ------
+        InvalidInput
+            As :meth:`count`, and if there are more.
+        """
+        found = self.count(name, default)
+        if found > MOST_LAYERS:
+            raise InvalidInput(f"{name} {found} is more than the {MOST_LAYERS} layers that are read", what=self.what)
+        return found
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Return an option that is true or false."""

@@ -88,6 +88,10 @@ class _Decoder:
         self.experts_from = config.count("first_k_dense_replace", 0, least=0)
         self.experts_every = config.count("decoder_sparse_step", 1)
         self.dense_only = config.value("mlp_only_layers") or []
+        if not isinstance(self.dense_only, list):
+            raise InvalidInput(
+                f"mlp_only_layers {self.dense_only!r} is no list of numbers of layers; correct it", what=config.what
+            )
         if self.experts is not None and config.value(self.experts.count) is None:
             self.experts = None
 
@@ -96,7 +100,7 @@ class _Decoder:
         config, family = self.config, self.family
         names = ("num_hidden_layers", "num_attention_heads", "hidden_size", "num_key_value_heads", "head_dim")
         found = {name: config.value(name) for name in (*names, "kv_lora_rank", "qk_rope_head_dim")}
-        found["num_hidden_layers"] = layers = config.count("num_hidden_layers")
+        found["num_hidden_layers"] = layers = config.layers("num_hidden_layers")
         types, window = config.value("layer_types"), config.value("sliding_window")
         if config.flag("use_sliding_window", True) and window is not None:
             found["sliding_window"] = window

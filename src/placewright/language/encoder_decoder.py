@@ -18,14 +18,14 @@ T5_BUCKETS = 32
 def add_t5(parts: Parts, config: Configuration) -> dict[Stream, int]:
     """Add T5 (Raffel et al. 2020, arXiv 1910.10683); rows of its streams, of which none is fixed."""
     hidden, width, heads = config.count("d_model"), config.count("d_kv"), config.count("num_heads")
-    wide, layers = config.count("d_ff"), config.count("num_layers")
+    wide, layers = config.count("d_ff"), config.layers("num_layers")
     buckets = config.count("relative_attention_num_buckets", T5_BUCKETS)
     gated = str(config.value("feed_forward_proj") or "relu").startswith("gated")
     ups = ("wi_0", "wi_1") if gated else ("wi",)
     parts.within("shared")
     parts.stream = "source"
     x = _table(parts, "shared", config.count("vocab_size"), hidden)
-    for stack, depth in (("encoder", layers), ("decoder", config.count("num_decoder_layers", layers))):
+    for stack, depth in (("encoder", layers), ("decoder", config.layers("num_decoder_layers", layers))):
         if stack == "decoder":
             source, parts.stream = x, "text"
             parts.within("decoder.embed_tokens")
@@ -102,7 +102,7 @@ def _bart_stack(
     def normed(name: str, reads: tuple[str, ...]) -> str:
         return parts.norm(name, reads, hidden, weights=2 * hidden)
 
-    for k in range(config.count(f"{stack}_layers")):
+    for k in range(config.layers(f"{stack}_layers")):
         layer = f"model.{stack}.layers.{k}"
         for kind in ("self_attn", "encoder_attn") if source else ("self_attn",):
             parts.within(layer, f"{layer}.{kind}")

@@ -98,7 +98,8 @@ def model_of(given: Mapping[str, Any], name: str = "") -> LanguageModel:
             "Another network can be captured: py:package.module:function",
             what="configuration",
         )
-    longest = text.value("max_position_embeddings") or text.value("max_target_positions")
+    reach = next((n for n in ("max_position_embeddings", "max_target_positions") if text.value(n) is not None), None)
+    longest = None if reach is None else text.count(reach)
     dtype = DTYPES.get(str(text.value("dtype") or text.value("torch_dtype") or given.get("torch_dtype")), "")
     encodes = kind in ENCODER_DECODERS and "source" not in tokens
     return LanguageModel(

@@ -73,7 +73,7 @@ def _vit(parts: Parts, vision: Configuration, *, clip: bool) -> tuple[str, int]:
     if clip:
         x = normed(f"{TOWER}.pre_layrnorm", x)
     shape = Attention(hidden, heads, max(1, hidden // heads))
-    for k in range(vision.count("num_hidden_layers")):
+    for k in range(vision.layers("num_hidden_layers")):
         layer = f"{TOWER}.encoder.layers.{k}"
         parts.within(layer, f"{layer}.self_attn")
         x = add_attention(parts, f"{layer}.self_attn", shape, normed(f"{layer}.layer_norm1", x), (x,))
@@ -127,7 +127,11 @@ def _paligemma(parts: Parts, config: Configuration, vision: Configuration, hidde
 def _qwen(parts: Parts, config: Configuration, vision: Configuration, hidden: int) -> tuple[str, Rows]:
     """Add the tower of Qwen2-VL (arXiv 2409.12191) or Qwen2.5-VL (2502.13923), which attends within an image."""
     newer = config.given.get("model_type") == "qwen2_5_vl"
-    width, heads, depth = vision.count("hidden_size" if newer else "embed_dim"), vision.count("num_heads"), "depth"
+    width, heads, depth = (
+        vision.count("hidden_size" if newer else "embed_dim"),
+        vision.count("num_heads"),
+        vision.layers("depth"),
+    )
     wide = vision.count("intermediate_size") if newer else width * vision.count("mlp_ratio")
     patch, merged = vision.count("patch_size"), vision.count("spatial_merge_size", 2) ** 2
     inner = vision.count("in_channels", 3) * vision.count("temporal_patch_size", 2) * patch * patch
@@ -143,7 +147,7 @@ def _qwen(parts: Parts, config: Configuration, vision: Configuration, hidden: in
         )
     )
     shape = Attention(width, heads, max(1, width // heads), ("qkv",), "proj", (True, True))
-    for k in range(vision.count(depth)):
+    for k in range(depth):
         block = f"model.visual.blocks.{k}"
         parts.within(block, f"{block}.attn")
         a = parts.norm(f"{block}.norm1", (x,), width, weights=norm_weights)
