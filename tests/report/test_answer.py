@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
+from placewright.cluster import Cluster, Device
+from placewright.graph import Operator, OperatorGraph
 from placewright.objective import MaxLoad
+from placewright.problem import Problem
 from placewright.report.answer import answer, proof_bar
 from placewright.result import Result
 
@@ -35,6 +40,14 @@ def test_a_pipeline_tells_its_rate():
     given, result, _ = planned(chain(MaxLoad()), [0, 0, 1, 2], bound=0.00432)
     expected = "chain makes 222 samples/s on gpu0, gpu1 and gpu2, at most 4% fewer than the best plan"
     assert answer(given, result, "chain") == expected
+
+
+def test_many_devices_are_counted():
+    """Six operators on six devices, which nobody wants listed."""
+    devices = [Device(f"gpu{k}") for k in range(6)]
+    given = Problem(OperatorGraph([Operator(v) for v in "abcdef"], []), Cluster(devices), np.full((6, 6), 1e-3))
+    result, _ = solved(given, [0, 1, 2, 3, 4, 5])
+    assert answer(given, result, "wide") == "wide takes 1 ms on 6 devices"
 
 
 def test_no_plan_is_told_too():

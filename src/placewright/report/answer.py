@@ -10,7 +10,7 @@ from placewright.measurement import Measurement
 from placewright.objective import MaxLoad, Throughput
 from placewright.problem import Problem
 from placewright.report.alternatives import PLAN
-from placewright.report.listing import listed, percent
+from placewright.report.listing import NAMED, counted, listed, percent
 from placewright.report.loads import per_second
 from placewright.result import Result, Status
 from placewright.units import format_seconds
@@ -29,7 +29,8 @@ def answer(problem: Problem, result: Result, name: str, measurements: Sequence[M
         infeasible = result.status is Status.INFEASIBLE
         return f"No plan can run {who}" if infeasible else f"No plan for {who} was found within the budget"
     names = [problem.cluster.devices[i].name for i in plan.devices_used]
-    where = f"{names[0]} alone" if len(names) == 1 and len(problem.cluster) > 1 else listed(names)
+    where = listed(names) if len(names) <= NAMED else counted(len(names), "device")
+    where += " alone" if len(names) == 1 < len(problem.cluster) else ""
     if not math.isfinite(result.value_s):
         return f"{who} can't run like this on {where}"
     steady = isinstance(problem.objective, MaxLoad | Throughput) and result.value_s > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["counted", "listed", "percent"]
+__all__ = ["NAMED", "counted", "listed", "percent"]
 
 NAMED = 4
 """Longer lists show so many names and count the rest."""

@@ -1,5 +1,5 @@
 // What all parts of the page share: words, colours, the tip, the theme and the keys; then the parts are started.
-const COLOURS = 8;
+const COLOURS = 8, LARGEST_CANVAS = 16000;
 const data = JSON.parse($("data").textContent);
 const colours = {};
 let palette = [], family = "sans-serif", zoomed = 1;  // zoomed: on large screens the page is set larger, and so is what is drawn
@@ -34,9 +34,9 @@ function inkOn(colour) {
 }
 function wide(canvas) { return canvas.clientWidth / zoomed; }
 function point(event) { return { x: event.offsetX / zoomed, y: event.offsetY / zoomed }; }
-// A canvas as sharp as the screen.
+// A canvas as sharp as the screen, and no larger than browsers can make one.
 function sized(canvas, width, height) {
-  const ratio = zoomed * (window.devicePixelRatio || 1);
+  const ratio = Math.min(zoomed * (window.devicePixelRatio || 1), LARGEST_CANVAS / height);
   canvas.style.height = `${height * zoomed}px`;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);

@@ -2,6 +2,7 @@
 // gathered in columns of one pixel whose strength is the share of it that they fill.
 function timelineOf(data, state, redraw) {
   const LANES_SHOWN = 4;     // a row grows with its lanes up to this many
+  const MANY_ROWS = 150;     // more rows than this are low, and have a name only where there is room
   const MODULE_COLOURS = 7;  // modules take colours in turn, in the order of the network; the eighth stands for "other"
   const canvas = $("timeline-view"), said = $("picked");
   const { operators, transfers, measured } = data;
@@ -49,10 +50,10 @@ function timelineOf(data, state, redraw) {
   const groupOf = (set) => ({ kind: set.cells.k, module: set.cells.m, device: set.cells.i })[state.by] || null;
 
   const layout = (width) => {
-    const narrow = width < 620, caption = narrow ? 15 : 0;
+    const narrow = width < 620, caption = narrow && rows.length <= MANY_ROWS ? 15 : 0;
     const left = narrow ? 0 : Math.round(Math.min(210, Math.max(90, 0.16 * width)));
     const units = rows.reduce((sum, row) => sum + rowUnits(row), 0);
-    const unit = Math.min(30, Math.max(15, 860 / units));
+    const unit = Math.min(30, Math.max(rows.length > MANY_ROWS ? 5 : 15, 860 / units));
     let y = 24;
     const heads = [];
     const places = rows.map((row, k) => {
@@ -62,7 +63,7 @@ function timelineOf(data, state, redraw) {
         y += 24;
       }
       const height = Math.round(rowUnits(row) * unit), place = { y: y + caption, height, label: y };
-      y += caption + height + (row.type === "compute" ? 3 : 2);
+      y += caption + height + (rows.length > MANY_ROWS ? 1 : row.type === "compute" ? 3 : 2);
       return place;
     });
     return { width, height: y + 26, left, right: width - 8, bottom: y, places, heads, narrow, predicted: measured ? places[data.rows.length - 1].y + places[data.rows.length - 1].height : y };
@@ -176,9 +177,12 @@ function timelineOf(data, state, redraw) {
     });
   };
   const labels = (ctx) => {
+    let last = -Infinity;
     rows.forEach((row, k) => {
       const place = box.places[k], deep = row.type === "compute";
-      ctx.font = `${deep ? 600 : 400} ${deep ? 13 : 11}px ${family}`;
+      if (rows.length > MANY_ROWS && (!deep || box.narrow || place.y < last + 13)) return;
+      last = place.y;
+      ctx.font = `${deep ? 600 : 400} ${deep && rows.length <= MANY_ROWS ? 13 : 11}px ${family}`;
       ctx.fillStyle = colours[deep ? "--ink" : "--soft"];
       const text = fitted(ctx, row.label, box.narrow ? box.width - 10 : box.left - 14);
       if (box.narrow) ctx.fillText(text, 2, place.label + 11);
