@@ -152,7 +152,7 @@ function timelineOf(data, state, redraw) {
       ctx.fillRect(x, 20, 1, box.bottom - 18);
       ctx.fillStyle = colours["--soft"];
       const text = `${Number(t.toPrecision(9))}`;
-      if (x < box.right - 12 && x > box.left + 4) ctx.fillText(text, x, box.bottom + 16);
+      if (x < box.right - 30 && x > box.left + 4) ctx.fillText(text, x, box.bottom + 16);
     }
     ctx.textAlign = "right";
     ctx.fillStyle = colours["--soft"];
