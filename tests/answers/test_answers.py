@@ -28,7 +28,7 @@ from placewright.errors import InvalidInput
 from placewright.evaluate import Evaluation, judge, plan_for
 from placewright.graph import GrowingCache, Operator, OperatorGraph, Tensor
 from placewright.io import problem_from_json, problem_to_json
-from placewright.objective import MaxLoad, Throughput
+from placewright.objective import Makespan, MaxLoad, Throughput
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import Result
@@ -148,10 +148,17 @@ def test_one_device_is_no_split_and_a_need_is_one() -> None:
     """A plan of one device says so; where no device holds the network even one query needs the split."""
     problem = chain(FAST, SLOW, times=PAIR)
     (said,) = one_or_many(problem, planned(problem, [0, 0, 0, 0])[0])
-    assert said.startswith("It is no split: 'fast' alone takes 4 s a sample, 0.25/s, for one query and for many")
+    assert said == (
+        "It is no split: 'fast' alone takes 4 s a sample, 0.25/s, for one query and for many; --objective max-load "
+        "looks for a split that helps many."
+    )
+    answer = replace(problem, objective=Makespan(per="answer"))
+    assert "takes 4 s an answer" in one_or_many(answer, planned(answer, [0, 0, 0, 0])[0])[0]
+    steady = replace(problem, objective=MaxLoad())
+    assert one_or_many(steady, planned(steady, [0, 0, 0, 0])[0])[0].endswith("for one query and for many.")
     large = chain(FAST, SLOW, times=PAIR, weights=300 * MiB)
     first = one_or_many(large, planned(large, [0, 0, 0, 1])[0])[0]
-    assert first == "No device alone can run the network, so even one query needs the split: 6 s a sample."
+    assert first == "No device alone can run the network, so even one query needs the split: 6 s."
 
 
 def test_training_and_copies_are_no_queries() -> None:

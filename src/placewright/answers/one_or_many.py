@@ -35,15 +35,15 @@ def one_or_many(problem: Problem, plan: Plan) -> list[str]:
     what = "One query" if per == "sample" else f"For one query {'a token' if per == 'token' else 'an answer'}"
     if len(plan.devices_used) == 1:
         name = problem.cluster.devices[plan.devices_used[0]].name
+        other = "; --objective max-load looks for a split that helps many" if one is problem else ""
+        article = "an" if per == "answer" else "a"
         return [
-            f"It is no split: {name!r} alone takes {format_seconds(query)} a {per}, {_rate(pace)}, for one query and "
-            "for many; --objective max-load looks for a split that helps many."
+            f"It is no split: {name!r} alone takes {format_seconds(query)} {article} {per}, {_rate(pace)}, for one "
+            f"query and for many{other}."
         ]
     alone = {name: s for name, s in single_device_values(one).items() if s < float("inf")}
     if not alone:
-        said = [
-            f"No device alone can run the network, so even one query needs the split: {format_seconds(query)} a {per}."
-        ]
+        said = [f"No device alone can run the network, so even one query needs the split: {format_seconds(query)}."]
         best = float("inf")
     else:
         name = min(alone, key=lambda n: alone[n])
