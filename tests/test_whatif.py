@@ -115,6 +115,34 @@ def test_a_device_that_no_class_of_links_reaches_is_refused() -> None:
     pair = Cluster(BOX.devices, [Link(0.0, 1e9, between=("slow", "ram"))])
     with pytest.raises(InvalidInput, match="no class of links joins host 'box' with all others"):
         with_devices(Problem(GRAPH, pair, analytic(GRAPH, pair)), ["rtx-4090"])
-    table = Times(np.ones((4, 2)), transfer_s=np.zeros((3, 2, 2)))
+    unlike = np.zeros((3, 2, 2))
+    unlike[:, 0, 1] = 1.0  # there and back differ, though one rule joins both
     with pytest.raises(InvalidInput, match="transfer times as a table"):
-        with_devices(Problem(GRAPH, BOX, table), ["rtx-4090"])
+        with_devices(Problem(GRAPH, BOX, Times(np.ones((4, 2)), transfer_s=unlike)), ["rtx-4090"])
+
+
+def test_transfers_of_several_steps_are_those_of_a_cluster_with_the_device() -> None:
+    """A table for 1 prefill and 256 steps grows by what pairs of the same rule take: as if posed with the device."""
+    hosts = """
+devices:
+  - {name: here, model: rtx-3060-12gb, host: a}
+  - {name: ram, kind: cpu, host: a, memory: 64 GiB, flops: {fp32: 1.2 TFLOP/s}, memory_bandwidth: 60 GB/s}
+  - {name: there, model: rtx-3090, host: b}
+%s
+links:
+  - {class: same-host, bandwidth: 12 GB/s, latency: 10 us}
+  - {class: between-hosts, bandwidth: 1 GB/s, latency: 100 us}
+"""
+    less, more = (
+        cluster_from_text(hosts % line) for line in ("", "  - {name: more-rtx-4090-0, model: rtx-4090, host: a}")
+    )
+    sizes = [t.size_bytes for t in GRAPH.tensors]
+
+    def posed_on(cluster: Cluster) -> Problem:
+        return Problem(
+            GRAPH, cluster, Times(analytic(GRAPH, cluster).processing_s, 257 * cluster.transfer_table(sizes))
+        )
+
+    added = with_devices(posed_on(less), ["rtx-4090"], "a")
+    assert [d.name for d in added.cluster.devices] == [d.name for d in more.devices]
+    np.testing.assert_allclose(added.times.transfer_s, posed_on(more).times.transfer_s, rtol=1e-12)

@@ -122,21 +122,18 @@ def with_devices(problem: Problem, models: Sequence[str], host: str | None = Non
 
     A device of a model that is there already has the processing times of that one. Another has those of the device that
     is most like it (of its kind, nearest in memory bandwidth), times what the analytic costs say of both for each
-    operator: so what was measured or given is carried over, and analytic times are the analytic ones.
+    operator: so what was measured or given is carried over, and analytic times are the analytic ones. Where a table
+    gives the transfer times, a further pair has those of the pairs that the same rule joins.
 
     Raises
     ------
     InvalidInput
-        If the operators state no work, transfer times are a table of the file, or no class of links reaches the device.
+        If the operators state no work, a table of transfer times has unlike ones for pairs of one rule, or no class of
+        links reaches the device.
     """
     cluster = problem.cluster
     if not 1 <= len(models) <= MOST_ADDED:
         raise InvalidInput(f"{len(models)} devices are not between 1 and {MOST_ADDED}")
-    if problem.times.transfer_s is not None:
-        raise InvalidInput(
-            "the problem gives its transfer times as a table of its own devices, so a further one has none; plan with "
-            "a cluster file"
-        )
     hosts = list(dict.fromkeys(d.host for d in cluster.devices))
     if host is not None and host not in hosts:
         raise InvalidInput(f"--host {host!r} is none of the cluster's hosts: {', '.join(hosts)}")
@@ -156,6 +153,7 @@ def with_devices(problem: Problem, models: Sequence[str], host: str | None = Non
     cut = problem.times.cut_s
     times = Times(
         np.column_stack([problem.times.processing_s, *(p for p, _ in columns)]),
+        _table(problem, larger),
         source=problem.times.source,
         cut_s=None if cut is None else np.column_stack([cut, cut[:, alike]]),
     )
@@ -165,6 +163,29 @@ def with_devices(problem: Problem, models: Sequence[str], host: str | None = Non
         ]
         larger = Cluster((*cluster.devices, *overheads), cluster.links, cluster.name)
     return Problem(problem.graph, larger, times, problem.objective, problem.wishes, problem.name)
+
+
+def _table(problem: Problem, larger: Cluster) -> npt.NDArray[np.float64] | None:
+    """(T, D, D) transfer times on the larger cluster, where the problem has a table of its own."""
+    given = problem.times.transfer_s
+    if given is None:
+        return None
+    D, rules, known = len(problem.cluster), larger.rule_of, problem.cluster.rule_of
+    table = np.zeros((len(given), len(larger), len(larger)))
+    table[:, :D, :D] = given
+    for rule in sorted(set(rules.ravel().tolist()) - {-1}):
+        pairs = given[:, known == rule]
+        fresh = rules == rule
+        fresh[:D, :D] = False
+        if not fresh.any():
+            continue
+        if not pairs.shape[1] or (pairs != pairs[:, :1]).any():
+            raise InvalidInput(
+                "the problem gives its transfer times as a table, which does not tell those of a further device; plan "
+                "with a cluster file"
+            )
+        table[:, fresh] = pairs[:, :1]
+    return table
 
 
 def _check_reached(cluster: Cluster, first: int) -> None:
