@@ -44,6 +44,14 @@ def test_every_violation_is_reported() -> None:
     assert len(caught.value.violations) == 9
 
 
+def test_more_bytes_than_can_be_added_up_are_refused() -> None:
+    """2^61 of weights and as many of a tensor are the most; one byte more is told."""
+    weights, tensor = Operator("a", weight_bytes=2**61), Tensor("x", 0, (1,), 2**61)
+    OperatorGraph([weights, Operator("b")], [tensor])
+    with pytest.raises(InvalidInput, match="4611686018427387905 bytes in all, more than 4611686018427387904"):
+        OperatorGraph([weights, Operator("b", kv_cache_bytes=1)], [tensor])
+
+
 def test_an_empty_graph_is_refused() -> None:
     """There would be nothing to place."""
     with pytest.raises(InvalidInput, match="it has no operators"):

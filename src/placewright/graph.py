@@ -24,6 +24,9 @@ RESIDENT_PARTS = {
 }
 """What an operator holds on its device for as long as the plan runs: field, and its name in reports."""
 
+MOST_BYTES = 2**62
+"""In all: what solvers add up in 64 bits."""
+
 
 class GrowingCache(NamedTuple):
     """A part of an operator's key-value cache that grows with the tokens of a sequence.
@@ -354,6 +357,9 @@ def _violations(
         for quantity in ("flops", "traffic_bytes", *RESIDENT_PARTS):
             if getattr(v, quantity) < 0:
                 found.append(f"operator {v.name!r}: {quantity} {getattr(v, quantity)} is below 0; give at least 0")
+    whole = sum(v.resident_bytes for v in operators) + sum(t.size_bytes for t in tensors)
+    if whole > MOST_BYTES:
+        found.append(f"operators and tensors have {whole} bytes in all, more than {MOST_BYTES}; correct their sizes")
     for t in tensors:
         if t.size_bytes < 0:
             found.append(f"tensor {t.name!r}: size_bytes {t.size_bytes} is below 0; give at least 0")
@@ -373,8 +379,8 @@ def _violations(
         if bad:
             found.append(f"colocation class {members}: operator index {bad[0]} is outside 0..{n - 1}")
     if late:
-        whole = [t for t in tensors if all(0 <= v < n for v in (t.producer, *t.readers))]
-        cycle = _cycle(operators, whole)
+        sound = [t for t in tensors if all(0 <= v < n for v in (t.producer, *t.readers))]
+        cycle = _cycle(operators, sound)
         found += [cycle] if cycle else late
     return found
 

@@ -38,7 +38,7 @@ def gguf(values: dict[str, object], tensors: dict[str, tuple[tuple[int, ...], in
             out += struct.pack("<II", 4, value)
     for name, (shape, kind) in tensors.items():
         out += text(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape) + struct.pack("<IQ", kind, 0)
-    return out + bytes(200_000)
+    return out + bytes(400_000)
 
 
 HEAD = {
@@ -154,7 +154,7 @@ def test_broken_gguf_files_are_refused_in_one_line(tmp_path, monkeypatch):
     """Cut off anywhere, or with a few bytes changed: either read, or refused with the reason, never anything else."""
     monkeypatch.setattr("placewright.language.configuration._defaults_of", lambda kind: {})
     whole = gguf(HEAD, llama_tensors())
-    length = len(whole) - 200_000
+    length = len(whole) - 400_000
     rng = random.Random(0)
     file = tmp_path / "broken.gguf"
     refused = 0
@@ -234,6 +234,10 @@ def test_files_that_the_package_writes_are_read(tmp_path):
         (
             struct.pack("<Q", 49) + b'{"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}}'[:49],
             "Input data was truncated",
+        ),
+        (
+            struct.pack("<Q", 57) + b'{"a":{"data_offsets":[0,9]},"b":{"data_offsets":[8,9]}}  ' + bytes(9),
+            "tensors 'a' and 'b' overlap",
         ),
         (struct.pack("<Q", 11) + b'{"a":[1,2]}', "is at None, which is not in the file"),
     ],

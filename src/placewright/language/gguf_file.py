@@ -99,7 +99,7 @@ class _Head:
     what: str
 
     def read(self, values: dict[str, Any], tensors: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> None:
-        size = self.left
+        size, whole = self.left, 0
         if self._bytes(4) != b"GGUF":
             raise InvalidInput("does not begin with 'GGUF'; give a file of that format", what=self.what)
         version = self._number("<I")
@@ -117,9 +117,10 @@ class _Head:
             if name in tensors:
                 raise InvalidInput(f"has two tensors {name!r}", what=self.what)
             tensors[name], shapes[name] = self._size(name, shape, kind), shape
-            if tensors[name] > size:
+            whole += tensors[name]
+            if whole > size:
                 raise InvalidInput(
-                    f"tensor {name!r} has {format_bytes(tensors[name])}, its file {format_bytes(size)}: truncated",
+                    f"tensors up to {name!r} have {format_bytes(whole)}, their file {format_bytes(size)}: truncated",
                     what=self.what,
                 )
 

@@ -7,6 +7,7 @@ A file begins with eight bytes that say how long its head is, a JSON object with
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def _head(file: Path) -> dict[str, int]:
                 what=what,
             )
         head = decode_json(opened.read(length), dict[str, Any], what)
-    found = {}
+    found, places = {}, []
     for name, entry in head.items():
         if name == "__metadata__":
             continue
@@ -82,4 +83,8 @@ def _head(file: Path) -> dict[str, int]:
         if offsets is None or not whole or not 0 <= offsets[0] <= offsets[1] <= size - 8 - length:
             raise InvalidInput(f"tensor {name!r} is at {offsets}, which is not in the file; it is truncated", what=what)
         found[name] = offsets[1] - offsets[0]
+        places.append((*offsets, name))
+    for before, after in pairwise(sorted(place for place in places if place[0] < place[1])):
+        if before[1] > after[0]:
+            raise InvalidInput(f"tensors {before[2]!r} and {after[2]!r} overlap; write the file again", what=what)
     return found
