@@ -51,9 +51,9 @@ def check_prompts(prompts: Sequence[Sequence[int]], most: int, decoder: Decoder)
     InvalidInput
         With all that is wrong.
     """
-    wrong = []
     if not 1 <= len(prompts) <= MOST_ROWS:
-        wrong.append(f"{len(prompts)} prompts were given; give 1 to {MOST_ROWS}")
+        raise InvalidInput(f"{len(prompts)} prompts were given; give 1 to {MOST_ROWS}")
+    wrong = []
     if most < 1:
         wrong.append(f"{most} tokens can't be generated; ask for at least 1")
     for k, prompt in enumerate(prompts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,9 @@ _DATATYPES = {
     **{f"{sign}int{bits}": f"{sign.upper()}INT{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
     **{f"float{bits}": f"FP{bits}" for bits in (16, 32, 64)},
 }
+
+_NUMBERS: dict[str, set[type]] = {"b": {bool}, "u": {int}, "i": {int}, "f": {int, float}}
+"""What a tensor of each kind is written with in JSON."""
 
 
 class _JsonTensor(msgspec.Struct):
@@ -89,7 +93,7 @@ def from_npz(body: bytes, inputs: Sequence[TensorSpec]) -> Arrays:
             return {
                 spec.name: _member(archive, name, spec) for name in names for spec in [known[name.removesuffix(".npy")]]
             }
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"the body can't be read as an .npz file: {error}; write it by numpy.savez") from None
@@ -136,22 +140,25 @@ def _array(data: list[Any], spec: TensorSpec) -> npt.NDArray[Any]:
     """Numbers of a tensor, flat or nested."""
     dtype = spec.numpy_dtype
     try:
-        given = np.asarray(data)
-        fits = given.size == 0 or given.dtype.kind in {"b": "b", "u": "iu", "i": "iu", "f": "iuf"}[dtype.kind]
-        if not fits or given.size != spec.count:
+        # As objects: of texts numpy would give each the room of the longest.
+        given = np.asarray(data, dtype=object).reshape(-1)
+        if given.size != spec.count or not set(map(type, given)) <= _NUMBERS[dtype.kind]:
             raise ValueError
-        made = given.astype(dtype).reshape(spec.shape)
-        if dtype.kind in "iu" and not np.array_equal(made.reshape(-1), given.reshape(-1)):
+        with np.errstate(over="ignore"):
+            made = given.astype(dtype)
+        if not np.isfinite(made).all():  # larger than the type goes
             raise ValueError
     except (ValueError, KeyError, OverflowError):
         raise InvalidInput(
             f"input {spec.name!r} needs {spec.count} numbers of the type {dtype} in its 'data'"
         ) from None
-    return made
+    return made.reshape(spec.shape)
 
 
 def _member(archive: zipfile.ZipFile, name: str, spec: TensorSpec) -> npt.NDArray[Any]:
     limit = spec.size_bytes + HEADER_BYTES
+    if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InvalidInput(f"input {spec.name!r} is packed otherwise than numpy does; write it by numpy.savez")
     with archive.open(name) as opened:
         content = opened.read(limit + 1)  # however little of the file it is packed into
     if len(content) > limit:
