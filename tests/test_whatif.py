@@ -88,6 +88,26 @@ def test_what_it_brings_is_said_with_a_bound() -> None:
     assert all(row["lower_bound_s"] <= row["after_s"] <= row["before_s"] * (1 + 1e-9) for row in shown)
 
 
+def test_a_better_plan_without_the_device_is_no_gain_of_it() -> None:
+    """Operators that no GPU may run: from a plan of 8 s the search finds one of 3 s, and the device holds nothing."""
+    graph = OperatorGraph([Operator(f"v{k}") for k in range(4)])
+    ram = cluster_from_text("""
+devices:
+  - {name: slow, model: rtx-3060-12gb, host: box}
+  - {name: ram, kind: cpu, host: box}
+  - {name: more ram, kind: cpu, host: box}
+links:
+  - {class: same-host, bandwidth: 12 GB/s}
+""")
+    problem = Problem(graph, ram, [[np.inf, 1.0, 2.0]] * 4)
+    worse = plan_for(problem, [2] * 4)
+    assert worse is not None and worse.value_s == 8.0
+    (row,) = what_ifs(problem, worse, ["rtx-3060-12gb"], budget_s=2)
+    assert row.sentence.startswith(
+        "one more rtx-3060-12gb brings nothing that was found; the search found a plan without it, 3 s instead of 8 s"
+    )
+
+
 def test_the_plan_is_never_lost() -> None:
     """Without a budget the answer is the plan as it is."""
     problem, plan = posed()

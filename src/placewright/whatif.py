@@ -72,6 +72,11 @@ class WhatIf:
         if change > -1e-9:
             text = f"{what} brings nothing that was found: {format_seconds(self.before_s)} as before"
             return f"{text} ({bound})"
+        if not set(self.added) & set(self.used):
+            return (
+                f"{what} brings nothing that was found; the search found a plan without it, "
+                f"{format_seconds(self.after_s)} instead of {format_seconds(self.before_s)} ({bound})"
+            )
         placed = self.result.require_plan().device_of
         rows = [np.flatnonzero(placed == i) for i in self.added if i in self.used]
         sizes = [format_bytes(float(self.problem.resident_bytes[row].sum())) for row in rows]
