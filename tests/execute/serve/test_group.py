@@ -6,8 +6,11 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("torch")
@@ -19,7 +22,7 @@ from placewright.execute.generate.model import unsplit_tokens
 from placewright.execute.generate.run import decoder_job, decoder_of, generate_plan, step_of
 from placewright.execute.serve.engine import RankEngine
 from placewright.execute.serve.group import ResidentGroup
-from placewright.execute.serve.messages import Decoder
+from placewright.execute.serve.messages import Decoder, Reply, ResidentJob
 from placewright.io import read_plan
 
 from ..small_decoders import written_plan
@@ -72,6 +75,20 @@ def test_generations_are_under_way_at_once(group: ResidentGroup) -> None:
     group._last_reply -= 1e6  # the ranks were asked nothing for so long: that is not silence
     group.tell(kind="forget", stream=0)
     assert group.stalled_s() < 1e5
+
+
+def test_silence_is_that_on_the_oldest_command(plan: Path) -> None:
+    """A first rank that answers whatever comes later hides no last rank that answers nothing."""
+    file = read_plan(plan)
+    group = ResidentGroup(file.problem, file.plan, ResidentJob(str(plan), MODEL, "random", 60.0, generate=True))
+    group._processes = [SimpleNamespace(commands=SimpleQueue()) for _ in range(2)]  # type: ignore[misc]
+    first, second = (group.tell(kind="forget", stream=k) for k in range(2))
+    for rank, number, silent in ((0, 1, False), (0, 2, True), (1, 1, False), (1, 2, False)):
+        group._last_reply -= 100.0
+        group._replied(rank, msgspec.msgpack.encode(Reply(number)))
+        assert (group.stalled_s() > 99.0) == silent
+        group._last_reply += 100.0 * silent
+    assert len(first.result(0)) == len(second.result(0)) == 2
 
 
 def test_a_rank_that_dies_is_named_and_no_process_is_left(group: ResidentGroup) -> None:

@@ -116,7 +116,7 @@ class ResidentGroup:
         return future
 
     def stalled_s(self) -> float:
-        """Seconds since the ranks last replied, while something is asked of them; 0 else."""
+        """Seconds since a rank last replied to the oldest command that is under way; 0 where none is."""
         with self._lock:
             return time.monotonic() - self._last_reply if self._waiting else 0.0
 
@@ -195,10 +195,11 @@ class ResidentGroup:
             self.fail(killed.death() if killed is not None else f"device {self.names[k]!r}: {reply.error}")
             return
         with self._lock:
-            self._last_reply = time.monotonic()
             one = self._waiting.get(reply.number)
             if one is None:
                 return
+            if reply.number == next(iter(self._waiting)):  # the first ranks go on with later ones whatever the last do
+                self._last_reply = time.monotonic()
             one.replies[k] = reply
             replies = [r for r in one.replies if r is not None]
             if len(replies) < len(one.replies):
