@@ -196,6 +196,13 @@ def test_run_finds_no_model(placewright: Call, model: Path, cluster_file: Path, 
     assert shown.code == 2 and "and the plan was made for" in shown.line and shown.line.endswith("plan again")
 
 
+@pytest.mark.parametrize("option", [("--output", "new.json"), ("--budget", "5s")])
+def test_what_only_a_new_plan_has_is_refused_without_one(placewright: Call, option: tuple[str, str]) -> None:
+    """Before anything is read: nothing would be written, or searched."""
+    shown = placewright("run", "plan.json", *option)
+    assert shown.code == 2 and f"{option[0]} is for the plan that --replan makes" in shown.line
+
+
 @pytest.mark.parametrize(("size", "name"), [(0, "empty.onnx"), (700, "cut.onnx")])
 def test_truncated_models(placewright: Call, model: Path, cluster_file: Path, size: int, name: str) -> None:
     """A file that ends too early is no model."""

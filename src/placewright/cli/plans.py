@@ -46,7 +46,7 @@ def run(
         str | None, typer.Option("--train", help="sgd or adam: backward too, with a step of it after each run.")
     ] = None,
     schedule: Annotated[str | None, typer.Option("--schedule", help="Of training: 1f1b (default), gpipe.")] = None,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of the optimiser.")] = 0.01,
+    learning_rate: Annotated[float | None, typer.Option("--learning-rate", help="Of the optimiser: 0.01.")] = None,
     loss: Annotated[
         str | None, typer.Option("--loss", help="py:package.module:function, where forward() returns no loss.")
     ] = None,
@@ -56,9 +56,9 @@ def run(
     replan: Annotated[
         bool, typer.Option("--replan", help="When a device is lost: plan again without it, and go on.")
     ] = False,
-    budget: BudgetText = "60s",
+    budget: Annotated[str | None, typer.Option("--budget", help="With --replan: how long to search, 60s.")] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the new plan here, not beside the old one.")
+        Path | None, typer.Option("-o", "--output", help="With --replan: the new plan's file, not beside the old one.")
     ] = None,
     report: ReportPath = None,
     trace: TracePath = None,
@@ -86,6 +86,9 @@ def run(
         learning_rate=learning_rate,
         loss=loss,
     )
+    for name, value in (("--budget", budget), ("--output", output)):
+        if value is not None and not replan:
+            raise InvalidInput(f"{name} is for the plan that --replan makes; add that, or leave it out")
     if many is not None:
         if not processes or report is not None or trace is not None:
             what = "needs" if not processes else "has neither --report nor --trace: leave them out, with"
@@ -93,7 +96,7 @@ def run(
         if replan:
             raise InvalidInput("--replan is for runs of one sample; leave out --micro-batches, or that")
         return _run_many(plan_path, many, model, weights, runs or 3, longest, as_json)
-    seconds = parse_seconds(budget, "--budget", "60s")
+    seconds = parse_seconds(budget or "60s", "--budget", "60s")
     new_path = output or beside(plan_path)
     check_writable(report, trace, new_path if replan else None)
     file = read_plan(plan_path)

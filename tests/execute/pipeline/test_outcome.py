@@ -36,6 +36,7 @@ from placewright.report import many_samples_report
         ({"samples": 4, "optimiser": "sgd", "schedule": "zb"}, "--schedule 'zb' is unknown; use one of gpipe, 1f1b"),
         ({"samples": 4, "schedule": "gpipe"}, "--schedule is for training; add --train sgd or --train adam"),
         ({"samples": 4, "loss": "py:a:b"}, "--loss is for training"),
+        ({"samples": 4, "learning_rate": 0.1}, "--learning-rate is for training"),
         ({"samples": 4, "optimiser": "sgd", "loss": "a:b"}, "--loss 'a:b' names no function"),
         ({"samples": 4, "optimiser": "sgd", "learning_rate": math.nan}, "--learning-rate nan is not above 0"),
         ({"samples": 4, "optimiser": "sgd", "schedule": "gpipe", "in_flight": 2}, "GPipe keeps all micro-batches"),
@@ -49,7 +50,7 @@ def test_what_can_not_be_asked(asked: dict[str, object], said: str) -> None:
 
 def test_options_of_many_samples_need_their_number() -> None:
     """Without it, and without any of them, one sample runs; a training order is 1F1B unless another is asked for."""
-    none = {"in_flight": None, "schedule": None, "optimiser": None, "loss": None, "learning_rate": 0.01}
+    none = {"in_flight": None, "schedule": None, "optimiser": None, "loss": None, "learning_rate": None}
     assert asked_many(None, engine="placewright", **none) is None  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="--train is for many samples; add --micro-batches N"):
         asked_many(None, engine="placewright", **{**none, "optimiser": "sgd"})  # type: ignore[arg-type]

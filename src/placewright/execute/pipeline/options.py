@@ -16,6 +16,8 @@ OPTIMISERS = ("sgd", "adam")
 MOST_SAMPLES = 100_000
 """Micro-batches that a run may have."""
 
+LEARNING_RATE = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class Many:
@@ -42,7 +44,7 @@ class Many:
     schedule: Literal["forward", "gpipe", "1f1b"] = "forward"
     engine: str = "placewright"
     optimiser: str | None = None
-    learning_rate: float = 0.01
+    learning_rate: float = LEARNING_RATE
     loss: str | None = None
 
     def arguments(self) -> list[str]:
@@ -66,7 +68,7 @@ def check_many(
     schedule: str | None = None,
     engine: str = "placewright",
     optimiser: str | None = None,
-    learning_rate: float = 0.01,
+    learning_rate: float | None = None,
     loss: str | None = None,
 ) -> Many:
     """Make :class:`Many` of what a user wrote.
@@ -86,10 +88,11 @@ def check_many(
         raise InvalidInput(f"--engine {engine!r} is unknown; use one of {', '.join(ENGINES)}")
     if schedule not in (None, "gpipe", "1f1b"):
         raise InvalidInput(f"--schedule {schedule!r} is unknown; use one of gpipe, 1f1b")
-    if not 0 < learning_rate < float("inf"):
+    if learning_rate is not None and not 0 < learning_rate < float("inf"):
         raise InvalidInput(f"--learning-rate {learning_rate} is not above 0 and finite")
-    if optimiser is None and (schedule is not None or loss is not None):
-        word = "--schedule" if schedule is not None else "--loss"
+    of_training = {"--schedule": schedule, "--loss": loss, "--learning-rate": learning_rate}
+    word = next((name for name, value in of_training.items() if value is not None), None)
+    if optimiser is None and word is not None:
         raise InvalidInput(f"{word} is for training; add --train sgd or --train adam, or leave it out")
     if loss is not None and not loss.startswith("py:"):
         raise InvalidInput(f"--loss {loss!r} names no function; write py:package.module:function")
@@ -98,7 +101,8 @@ def check_many(
     chosen: Literal["forward", "gpipe", "1f1b"] = "forward"
     if optimiser is not None:
         chosen = "gpipe" if schedule == "gpipe" else "1f1b"
-    return Many(samples, in_flight, chosen, engine, optimiser, learning_rate, loss)
+    rate = LEARNING_RATE if learning_rate is None else learning_rate
+    return Many(samples, in_flight, chosen, engine, optimiser, rate, loss)
 
 
 def add_many(parser: ArgumentParser) -> None:
@@ -107,7 +111,7 @@ def add_many(parser: ArgumentParser) -> None:
     parser.add_argument("--in-flight", type=int, help="most of them that are open at a time")
     parser.add_argument("--train", help=f"take a step of an optimiser in each run: {', '.join(OPTIMISERS)}")
     parser.add_argument("--schedule", help="of training: 1f1b (default), gpipe")
-    parser.add_argument("--learning-rate", type=float, default=0.01)
+    parser.add_argument("--learning-rate", type=float, help=f"of the optimiser; {LEARNING_RATE:g} where not given")
     parser.add_argument("--loss", help="py:package.module:function, where the network does not return its loss")
     parser.add_argument("--engine", default="placewright", help=f"one of {', '.join(ENGINES)}")
 
@@ -138,7 +142,7 @@ def asked_many(
     schedule: str | None,
     engine: str,
     optimiser: str | None,
-    learning_rate: float,
+    learning_rate: float | None,
     loss: str | None,
 ) -> Many | None:
     """Like :func:`check_many`; ``None`` where no number of samples is given and nothing else asks for many.
@@ -150,6 +154,7 @@ def asked_many(
     """
     if samples is None:
         given = {"--in-flight": in_flight, "--schedule": schedule, "--train": optimiser, "--loss": loss}
+        given["--learning-rate"] = learning_rate
         given["--engine"] = None if engine == ENGINES[0] else engine
         for name, value in given.items():
             if value is not None:
