@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from placewright.errors import InvalidInput
 from placewright.evaluate import evaluate, judge, plan_for
 from placewright.language import Asked, Formats, explain_steps, model_of, pose_model
 from placewright.language.answers import longest_context, step_seconds
-from placewright.objective import Makespan, MaxLoad
+from placewright.objective import Makespan, MaxLoad, Throughput
+from placewright.plan import Copy
 from placewright.problem import Problem, Wish
 from placewright.solve import solve
 
@@ -167,6 +169,20 @@ def test_the_longest_context_is_the_last_one_that_fits():
     for context, fits in ((reach, True), (reach + 1, False)):
         again = posed(asked=Asked(2, context=context, grain="layer"), cluster=TIGHT)
         assert evaluate(again.problem, device_of).feasible is fits
+
+
+def test_the_longest_context_fits_every_copy():
+    """Of two copies of the network the one on the smaller device is full first, though the other comes first."""
+    cluster = Cluster([device("big", 3, 300), device("small", 1, 25)], PAIR.links)
+    asked = Asked(context=100, grain="layer", tied="apart")
+    p = posed(asked=asked, objective=Throughput(), cluster=cluster)
+    copies = (Copy(np.zeros(5, np.int32), 0.75), Copy(np.ones(5, np.int32), 0.25))
+    plan = plan_for(p.problem, copies[0].device_of, copies=copies)
+    reach, full = longest_context(p, plan, judge(p.problem, plan))
+    assert full == "small"
+    for context, fits in ((reach, True), (reach + 1, False)):
+        again = posed(asked=replace(asked, context=context), objective=Throughput(), cluster=cluster)
+        assert judge(again.problem, plan).feasible is fits
 
 
 def test_tied_weights_are_together_or_copied():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from placewright.evaluate import Evaluation, evaluate
 from placewright.language.posed import PosedModel
 from placewright.language.step import Step, cache_bytes
@@ -42,13 +44,12 @@ def longest_context(posed: PosedModel, plan: Plan, evaluation: Evaluation) -> tu
         Empty where memory does not limit it.
     """
     most = posed.model.longest or 2**31
-    caches: dict[int, list[str]] = {}
-    for v, operator in enumerate(posed.problem.graph.operators):
-        caches.setdefault(int(plan.device_of[v]), []).extend(operator.part_names)
     parts = {p.name: p for p in posed.model.parts if p.cache is not None}
     best, full = most, ""
-    for i, names in caches.items():
-        use, mine = evaluation.devices[i], [parts[name] for name in names if name in parts]
+    for i, use in enumerate(evaluation.devices):
+        here = np.any([copy.device_of == i for copy in plan.copies or (plan,)], axis=0)
+        held_here = [posed.problem.graph.operators[v] for v in np.flatnonzero(here).tolist()]
+        mine = [parts[name] for operator in held_here for name in operator.part_names if name in parts]
         if use.limit_bytes is None or not mine:
             continue
         room = use.limit_bytes - (use.memory_bytes - use.kv_cache_bytes)
