@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
-from placewright.report.terminal_parts import sentences_of, table_of, text_of
+from placewright.report.terminal_parts import sentences_of, spaced, table_of, text_of
 from placewright.units import format_seconds
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def generation_report(
     places.add_column("modules", overflow="fold")
     for name, modules in made.modules:
         places.add_row(text_of(name), text_of(_ranges(modules, made.layers_at)))
-    return Group(rows, places, sentences_of(_sentences(problem, made)))
+    return spaced([rows, places, sentences_of(_sentences(problem, made))])
 
 
 def generation_to_json(

@@ -28,4 +28,4 @@ def links_report(fits: Sequence[tuple[str, LinkFit]], notes: Sequence[str] = ())
     for name, fit in fits[:SHOWN_DEVICES]:
         off = [f(np.abs(error)) for error in (fit.error, fit.straight_error) for f in (np.median, np.max)]
         table.add_row(text_of(name), Text(f"{len(fit.points) + 1}"), *(Text(f"{100.0 * x:.1f}%") for x in off))
-    return Group(table, *rest_of(len(fits) - SHOWN_DEVICES, "pair"), sentences_of(notes))
+    return Group("", table, *rest_of(len(fits) - SHOWN_DEVICES, "pair"), *(("", sentences_of(notes)) if notes else ()))

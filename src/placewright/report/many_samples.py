@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
-from placewright.report.terminal_parts import sentences_of, table_of, text_of
+from placewright.report.terminal_parts import sentences_of, spaced, table_of, text_of
 from placewright.units import format_seconds
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def many_samples_report(outcome: ManySamples) -> RenderableType:
             Text("-" if math.isnan(share.busy_s) else format_seconds(share.busy_s)),
             Text(str(share.most_kept)),
         )
-    return Group(table, sentences_of(_sentences(outcome)))
+    return spaced([table, sentences_of(_sentences(outcome))])
 
 
 def _sentences(outcome: ManySamples) -> list[str]:

@@ -88,12 +88,12 @@ def generate_plan(
     file = read_plan(plan_path)
     placement = decoder_placement(file.problem, file.plan)
     job = decoder_job(file, plan_path, model, weights, timeout_s)
-    tell(f"starting {len(file.plan.devices_used)} processes")
+    tell(f"starting a process for each device in use ({len(file.plan.devices_used)})")
     with ResidentGroup(file.problem, file.plan, job) as group:
         decoder = decoder_of(group)
         stops = tuple(decoder.ends if ends is None else ends)
         check_prompts(prompts, tokens, decoder)
-        tell(f"generating at most {tokens} tokens for each of {len(prompts)} prompts")
+        tell(f"generating at most {tokens} tokens for each prompt ({len(prompts)})")
         made = greedy(step_of(group, 0, timeout_s), prompts, tokens, stops)
         modules = tuple((name, ready.modules) for name, ready in zip(group.names, group.ready, strict=True))
     places = {path: i for i, (_, paths) in zip(file.plan.devices_used, modules, strict=True) for path in paths}

@@ -163,7 +163,7 @@ def _started(
             if weights is not None:
                 raise InvalidInput("--weights is for PyTorch networks; an ONNX file has its own")
             check_hash(file.problem, Path(location))
-            tell(f"starting {len(file.plan.devices_used)} workers")
+            tell(f"starting a worker for each device in use ({len(file.plan.devices_used)})")
             with OnnxRunner(location, file.problem, file.plan, timeout_s=timeout_s) as runner:
                 engine = OnnxEngine(runner)
                 try:
@@ -172,7 +172,7 @@ def _started(
                     engine.close()
             return
         job = ResidentJob(str(plan_path), location, weights, timeout_s, generate=False)
-    tell(f"starting {len(file.plan.devices_used)} processes")
+    tell(f"starting a process for each device in use ({len(file.plan.devices_used)})")
     with ResidentGroup(file.problem, file.plan, job) as group:
         yield RankEngine(group)
 
