@@ -9,7 +9,7 @@ from placewright.costs import roofline
 from placewright.errors import InvalidInput
 from placewright.execute.probe import here as module
 from placewright.execute.probe.gpus import Gpus
-from placewright.execute.probe.here import layout_devices, probe, scaled
+from placewright.execute.probe.here import busy_notes, layout_devices, probe, scaled
 from placewright.graph import Operator, OperatorGraph
 from placewright.host import available_cores, memory_bytes
 
@@ -52,6 +52,8 @@ def test_every_figure_of_this_machine_is_measured(monkeypatch: pytest.MonkeyPatc
     for name, value in (("RUNS", 4), ("WARMUP", 1), ("MATMUL_SIDE", 128), ("COPY_BYTES", 2**20)):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(module, "SIZES_BYTES", (64, 4096, 65536))
+    monkeypatch.setattr(module.os, "getloadavg", lambda: (1000.0, 0.0, 0.0))
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
     lines: list[str] = []
     monkeypatch.setattr(module, "probe_gpus", lambda *_, **__: Gpus())  # those of this machine are no matter here
     probed = probe(on_progress=lines.append)
@@ -67,6 +69,13 @@ def test_every_figure_of_this_machine_is_measured(monkeypatch: pytest.MonkeyPatc
     assert all(0 <= link.latency_s < 0.1 and link.bandwidth_bytes_per_s > 1e6 for link in made.links)
     assert [name for name, _ in probed.fits] == ["-".join(link.between) for link in made.links]
     assert len(lines) == count + len(made.links)
+    assert len(probed.notes) == 1 and "load average 1000.0 on 2 cores" in probed.notes[0]
+
+
+@pytest.mark.parametrize(("load", "cores", "told"), [(0.0, 1, 0), (0.9, 2, 0), (1.0, 2, 1), (16.7, 2, 1), (7.9, 16, 0)])
+def test_a_busy_machine_is_said_to_be(load: float, cores: int, told: int) -> None:
+    """From half a waiting thread a core on, the probe says that its figures may be off."""
+    assert len(busy_notes(load, cores)) == told
 
 
 def test_a_shared_core_is_costed_by_its_share_once() -> None:

@@ -10,6 +10,7 @@ told of the others.
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -31,10 +32,12 @@ from placewright.host import available_cores, cpu_name, memory_bytes
 from placewright.plan import Plan, Schedule
 from placewright.problem import Problem
 
-__all__ = ["Probed", "layout_devices", "probe", "scaled"]
+__all__ = ["Probed", "busy_notes", "layout_devices", "probe", "scaled"]
 
 SLOW_SHARE = 0.75
 """CPU share of a device that would else be like the one before it."""
+BUSY_LOAD = 0.5
+"""Load average a core from which on other work takes part in what is measured."""
 HOPS = 5
 TINY_OPERATORS = 32
 MATMUL_SIDE = 768
@@ -54,7 +57,7 @@ class Probed(NamedTuple):
     fits : tuple of (str, LinkFit)
         Of each pair that was measured, by its name.
     notes : tuple of str
-        What was not measured but assumed.
+        What was not measured but assumed, and what may have spoilt the figures.
     """
 
     cluster: Cluster
@@ -95,6 +98,7 @@ def probe(*, devices: int | None = None, on_progress: OnStep | None = None) -> P
     resting after each call for as long as the share asks.
     """
     tell = on_progress or (lambda _: None)
+    notes = busy_notes(os.getloadavg()[0], os.cpu_count() or 1) if hasattr(os, "getloadavg") else ()
     bare = layout_devices(available_cores(), memory_bytes(), devices)
     full = [replace(d, cpu_share=1.0) for d in bare]
     measured, own = [], []
@@ -111,7 +115,31 @@ def probe(*, devices: int | None = None, on_progress: OnStep | None = None) -> P
         links.append(fit.link((bare[i].name, bare[j].name)))
         fits.append((f"{bare[i].name}-{bare[j].name}", fit))
     gpus = probe_gpus(measured[0].name, on_progress=tell)
-    return Probed(Cluster([*measured, *gpus.devices], [*links, *gpus.links], name=cpu_name()), (*fits, *gpus.fits))
+    cluster = Cluster([*measured, *gpus.devices], [*links, *gpus.links], name=cpu_name())
+    return Probed(cluster, (*fits, *gpus.fits), notes)
+
+
+def busy_notes(load: float, cores: int) -> tuple[str, ...]:
+    """Say that the machine was at other work when the probe began, where it was.
+
+    Parameters
+    ----------
+    load : float
+        Load average of the last minute: how many threads wanted to run.
+    cores : int
+        Of the machine.
+
+    Examples
+    --------
+    >>> busy_notes(0.3, 4)
+    ()
+    """
+    if load < BUSY_LOAD * cores:
+        return ()
+    return (
+        f"Other work kept this machine busy (load average {load:.1f} on {cores} cores), so figures may be far off; "
+        "probe again when it is idle.",
+    )
 
 
 def layout_devices(cores: tuple[int, ...], total_bytes: int, count: int | None = None) -> list[Device]:
