@@ -25,7 +25,8 @@ def test_the_value_the_devices_and_the_distance_are_told():
         answer(given, result, "fork") == "fork takes 6.02 ms on fast and slow, at most 20.4% longer than the best plan"
     )
     runs = [measured(given, result.plan)]
-    assert answer(given, result, "fork", runs).startswith("fork takes 6.02 ms (measured: 7.53 ms) on fast and slow")
+    expected = "fork took 7.53 ms on fast and slow: the prediction is 6.02 ms, at most 20.4% longer than the best plan"
+    assert answer(given, result, "fork", runs) == expected
 
 
 def test_a_proved_plan_on_one_device_says_both():

@@ -34,11 +34,15 @@ def answer(problem: Problem, result: Result, name: str, measurements: Sequence[M
     if not math.isfinite(result.value_s):
         return f"{who} can't run like this on {where}"
     steady = isinstance(problem.objective, MaxLoad | Throughput) and result.value_s > 0
-    does = f"makes {per_second(result.value_s)}" if steady else f"takes {format_seconds(result.value_s)}"
-    run = next((m for m in measurements if m.name == PLAN), None)
-    measured = f" (measured: {format_seconds(run.median_s)})" if run is not None else ""
     subject = f"{who}: it" if "," in who else who  # a name may be half a sentence
-    return f"{subject} {does}{measured} on {where}{_proof(result, steady=steady)}"
+    run = next((m for m in measurements if m.name == PLAN), None)
+    if steady:
+        return f"{subject} makes {per_second(result.value_s)} on {where}{_proof(result, steady=True)}"
+    value = format_seconds(result.value_s)
+    if run is not None:
+        predicted = f"the prediction is {value}{_proof(result, steady=False)}"
+        return f"{subject} took {format_seconds(run.median_s)} on {where}: {predicted}"
+    return f"{subject} takes {value} on {where}{_proof(result, steady=False)}"
 
 
 def _proof(result: Result, *, steady: bool) -> str:
