@@ -67,7 +67,7 @@ class Configuration:
     >>> from placewright import Cluster, Device, Link, MaxLoad, Operator, OperatorGraph
     >>> pair = Cluster([Device("d0"), Device("d1")], [Link(0.0, 1.0, link_class="same-host")])
     >>> problem = Problem(OperatorGraph([Operator(v) for v in "abc"]), pair, [[2.0, 2.0]] * 3, MaxLoad("any"))
-    >>> result = Configuration()(problem, budget=Budget(10), rng=np.random.default_rng(0))
+    >>> result = Configuration()(problem, budget=Budget(120), rng=np.random.default_rng(0))
     >>> 3.99 < result.lower_bound_s <= 4.0
     True
     """
