@@ -99,6 +99,25 @@ def test_llama_cpp_puts_every_layer_where_the_plan_has_it(counts: dict[str, int]
     assert (option(words, "--split-mode") == "none") == (len(counts) == 1)
 
 
+def test_llama_cpp_runs_where_its_cpu_is() -> None:
+    """The embedding is in RAM of host a, so the accelerator of host b is reached over the network."""
+    away = [Device("ram", kind="cpu", host="a"), Device("gpu", model="rtx-4090", host="b")]
+    words = last_line(exported("llama.cpp", {"gpu": 6}, away).text)
+    assert (option(words, "--rpc"), option(words, "--device")) == ("b:50052", "RPC0")
+
+
+def test_llama_cpp_uses_one_cpu() -> None:
+    """Experts in the RAM of two hosts can't be said: the nearest plan has one CPU alone."""
+    two = [*BOX[:1], Device("there", kind="cpu", host="b"), BOX[2]]
+    made = exported(
+        *("llama.cpp", {"fast": 6}, two),
+        place=lambda v, i: (0 if ".0." in v.name.partition("layers")[2] else 1) if "experts" in v.name else None,
+        experts=True,
+    )
+    assert made.text.startswith("# llama.cpp can say this plan only by whole layers")
+    assert "there" not in made.text
+
+
 def test_llama_cpp_without_an_accelerator() -> None:
     """All on the CPU: no layer is handed over."""
     words = last_line(exported("llama.cpp", {"ram": 6}).text)

@@ -58,7 +58,7 @@ def some_apart(
         device = whole.device_of.copy()
         for row in apart:
             there = plan.device_of[row]
-            cpus = [i for i in there.tolist() if _is_cpu(problem, i)]
+            cpus = [i for i in there.tolist() if i in devices and _is_cpu(problem, i)]
             if 2 * len(cpus) > len(row):
                 device[row] = max(set(cpus), key=lambda i: (cpus.count(i), -i))
         found.append(plan_for(problem, device))

@@ -69,7 +69,8 @@ def write(found: Nearest, folder: Path) -> Exported:
     else:
         slots = [n for _, n in on_gpus]
         slots[-1] += 1  # the head
-        here = cluster.devices[on_gpus[0][0]].host
+        cpus = [i for i in found.plan.devices_used if not _is_gpu(cluster, i)]
+        here = cluster.devices[(cpus or [on_gpus[0][0]])[0]].host  # where the program runs, whose CPU it uses
         away = list(dict.fromkeys(cluster.devices[i].host for i, _ in on_gpus if cluster.devices[i].host != here))
         options += ["--n-gpu-layers", str(sum(slots))]
         if away:

@@ -48,7 +48,7 @@ class Rules:
     ends : bool
         Whether modules before the first layer and after the last may be elsewhere than those two.
     cpus : {"anywhere", "first", "nowhere"}
-        Where devices of kind ``cpu`` may stand in the row.
+        Where devices of kind ``cpu`` may stand in the row; ``first``: and one of them at most.
     unit : {"module", "operator"}
         What is placed.
     one_host : bool
@@ -288,6 +288,8 @@ def _choices(problem: Problem, rules: Rules) -> Iterator[list[int]]:
             yield from ([*cpus, i] for i in others)
         elif rules.one_accelerator and (len(cpus) > 1 or len(others) > 1):
             yield from ([c, i] for c in cpus for i in others or cpus if i != c)
+        elif rules.cpus == "first" and len(cpus) > 1:  # the one of the machine that the program runs on
+            yield from ([i for i in row if i == c or i in others] for c in cpus)
         else:
             yield row
 
@@ -297,7 +299,7 @@ def _says(problem: Problem, plan: Plan, groups: Sequence[Sequence[int]], rules: 
     at = [set(plan.device_of[row].tolist()) for row in less_apart(problem, plan, groups, rules.apart)]
     if any(len(devices) > 1 for devices in at):
         return False
-    used = {i for devices in at for i in devices}
+    used = set(plan.device_of.tolist())
     if not any(used <= set(devices) for devices in _choices(problem, rules)):
         return False
     row = [i for i, _ in groupby(devices.pop() for devices in at)]
