@@ -60,6 +60,23 @@ def test_who_gives_up_leaves_the_line_and_takes_no_place() -> None:
     asyncio.run(play())
 
 
+def test_a_place_that_is_free_as_one_gives_up_goes_to_the_next() -> None:
+    """The first is cancelled and, before it can take itself out of the line, passed over: no place, and no error."""
+
+    async def play() -> None:
+        line = Line(1, 5)
+        await line.enter()
+        first, second = (asyncio.create_task(line.enter()) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        line.leave()
+        told = await asyncio.gather(first, second, return_exceptions=True)
+        assert isinstance(told[0], asyncio.CancelledError) and told[1] is None
+        assert (line.under_way, line.waiting) == (1, 0)
+
+    asyncio.run(play())
+
+
 def test_when_to_come_back_follows_from_how_long_the_last_ones_took() -> None:
     """4 s each, two at once, two waiting and one's own: 4 x (2 + 2) / 2 / 2 = 4 s; unknown, a second."""
 

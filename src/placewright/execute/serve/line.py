@@ -62,7 +62,7 @@ class Line:
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():  # called up in the moment in which it gave up
                 self._next()
-            else:
+            elif place in self._waiting:  # else passed over already, between giving up and this
                 self._waiting.remove(place)
             raise
 
