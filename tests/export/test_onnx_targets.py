@@ -139,3 +139,15 @@ def test_affinities_of_openvino_cover_operations_that_the_network_lacks(tmp_path
     words = ["CPU", "GPU.0"]
     planned_on = [words[int(i)] for i in plan.device_of[:2]]
     assert [v.info["affinity"] for v in (weight, a, b, result)] == [planned_on[0], *planned_on, planned_on[1]]
+
+
+def test_openvino_counts_gpus_among_themselves(tmp_path: Path) -> None:
+    """An NPU before the GPUs makes none of them the second; cores that are two devices are one CPU there."""
+    kinds = ["cpu", "npu", "gpu", "dsp", "gpu", "cpu"]
+    devices = [Device(f"d{k}", kind=kind) for k, kind in enumerate(kinds)]
+    problem, plan = planned(tmp_path, Cluster(devices, [Link(1e-6, 1e9, link_class="same-host")]), len(kinds))
+    made = script(export_plan(problem, plan, "openvino").text)
+    assert made["DEVICES"] == ["NPU", "GPU.1", "GPU.0", "DSP", "CPU"]
+    words = ["CPU", "NPU", "GPU.0", "DSP", "GPU.1", "CPU"]
+    for v, device in zip(problem.graph.operators, plan.device_of.tolist(), strict=True):
+        assert {made["DEVICE_OF"][part] for part in v.part_names} == {words[device]}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from placewright.export.device_words import accelerator_index
 from placewright.export.nearest import Nearest, Rules
 from placewright.export.target import Exported
 
@@ -18,6 +17,8 @@ __all__ = ["RULES", "write"]
 RULES = Rules(
     "OpenVINO", "devices of one host", unit="operator", ordered=False, one_host=True, pipelined=False, tied_twice=False
 )
+
+GPU_KINDS = ("gpu", "accelerator")
 
 PROGRAM = '''# python THIS_FILE MODEL.onnx
 
@@ -68,12 +69,18 @@ def write(found: Nearest, folder: Path) -> Exported:
         if tensor.output:
             rows.setdefault(tensor.name, words[int(found.plan.device_of[tensor.producer])])
     listed = "{\n" + "".join(f"    {name!r}: {device!r},\n" for name, device in rows.items()) + "}"
-    return Exported(PROGRAM.format(order=list(words.values()), devices=listed), (found.loss,) if found.loss else ())
+    return Exported(
+        PROGRAM.format(order=list(dict.fromkeys(words.values())), devices=listed), (found.loss,) if found.loss else ()
+    )
 
 
 def _word(found: Nearest, device: int) -> str:
-    """Return OpenVINO's name of a device: ``CPU``, ``GPU.1``, ``NPU``."""
-    kind = found.problem.cluster.devices[device].kind
-    if kind in ("cpu", "npu"):
-        return kind.upper()
-    return f"GPU.{accelerator_index(found.problem.cluster, device)}"
+    """Return OpenVINO's name of a device: ``CPU``, ``GPU.1``, ``NPU``; another kind's own name, as a plugin may have.
+
+    GPUs are counted among themselves, whatever else the host has.
+    """
+    devices = found.problem.cluster.devices
+    own = devices[device]
+    if own.kind not in GPU_KINDS:
+        return own.kind.upper()
+    return f"GPU.{sum(d.kind in GPU_KINDS and d.host == own.host for d in devices[:device])}"
