@@ -90,9 +90,12 @@ def run(
         if value is not None and not replan:
             raise InvalidInput(f"{name} is for the plan that --replan makes; add that, or leave it out")
     if many is not None:
-        if not processes or report is not None or trace is not None:
-            what = "needs" if not processes else "has neither --report nor --trace: leave them out, with"
-            raise InvalidInput(f"--micro-batches {what} --processes; one process for each device runs the pipeline")
+        if not processes:
+            raise InvalidInput("--micro-batches needs --processes; one process for each device runs the pipeline")
+        if report is not None or trace is not None:
+            raise InvalidInput(
+                "--micro-batches has neither --report nor --trace, which draw the run of one sample; leave them out"
+            )
         if replan:
             raise InvalidInput("--replan is for runs of one sample; leave out --micro-batches, or that")
         return _run_many(plan_path, many, model, weights, runs or 3, longest, as_json)
