@@ -17,7 +17,7 @@ from placewright.capture.torch_program import take_apart  # noqa: E402
 from placewright.errors import DeviceLost, ExecutionError, InvalidInput  # noqa: E402
 from placewright.evaluate import judge, plan_for  # noqa: E402
 from placewright.execute import run_plan  # noqa: E402
-from placewright.execute.ranks.launch import _failure, launch  # noqa: E402
+from placewright.execute.ranks.launch import _failure, _limit_s, launch  # noqa: E402
 from placewright.execute.ranks.segments import Segment, segments_of  # noqa: E402
 from placewright.execute.torch.local import places_of  # noqa: E402
 from placewright.io import write_plan  # noqa: E402
@@ -95,6 +95,12 @@ def test_a_rank_that_fails_is_named_and_no_process_is_left(tmp_path: Path) -> No
     for weights in (str(tmp_path / "none"), ""):
         with pytest.raises(InvalidInput, match="is no file and no folder"):
             run_plan(problem, plan, folder=tmp_path, model="py:nowhere:net", processes=path, weights=weights)
+
+
+def test_many_long_runs_have_a_limit_that_can_be_waited_for() -> None:
+    """10 runs of at most 60 s and 10 minutes to load: 1,200 s; a million are cut to what poll(2) can count in ms."""
+    assert _limit_s(10, 60.0) == 1200.0
+    assert 1000 * _limit_s(10**6, 86_400.0) < 2**31
 
 
 def test_what_a_rank_told_is_the_cause() -> None:

@@ -26,6 +26,9 @@ RAISED = "ChildFailedError"
 LOADING_S = 600.0
 """Longest that the ranks may take to capture the network and to load their weights."""
 
+LONGEST_S = 2e6
+"""Longest that all runs together may take: poll(2) counts milliseconds in 31 bits."""
+
 ENDING_S = 5.0
 """How long they may take to end when they are told to, before they are killed."""
 
@@ -81,11 +84,11 @@ def launched(plan_path: Path, arguments: Sequence[str], *, runs: int, timeout_s:
     ExecutionError
         If a rank fails, with what it said, or all together take longer than loading and the runs may take.
     """
-    limit_s = LOADING_S + runs * timeout_s
+    limit_s = _limit_s(runs, timeout_s)
     with tempfile.TemporaryDirectory(prefix="placewright-") as folder:
         output = Path(folder) / "measured.json"
         command = [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "0"),
+            *(sys.executable, "-m", "placewright.execute.ranks.torchrun", "--standalone", "--max-restarts", "0"),
             *("--nproc-per-node", str(len(devices)), "-m", "placewright.execute", str(plan_path)),
             *(*arguments, "--timeout", f"{timeout_s:g}s", "-o", str(output)),
         ]
@@ -114,6 +117,10 @@ def launched(plan_path: Path, arguments: Sequence[str], *, runs: int, timeout_s:
         if process.returncode or not output.is_file():
             raise _failure(said, devices)
         return output.read_text()
+
+
+def _limit_s(runs: int, timeout_s: float) -> float:
+    return min(LOADING_S + runs * timeout_s, LONGEST_S)
 
 
 def _failure(said: str, devices: Sequence[str]) -> PlacewrightError:
