@@ -51,7 +51,10 @@ MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
         "heft": Entry(heft, False, "heterogeneous earliest finish time (Topcuoglu et al. 2002)", starts_afresh=True),
         "etf": Entry(etf, False, "earliest time first (Hwang et al. 1989)", starts_afresh=True),
         "m-topo": Entry(
-            m_topo, False, "topological order cut into pieces of equal memory (Baechi, 2301.08695)", starts_afresh=True
+            m_topo,
+            False,
+            "topological order cut into pieces of equal memory (Baechi, arXiv 2301.08695)",
+            starts_afresh=True,
         ),
         "m-etf": Entry(m_etf, False, "earliest time first within memory (Baechi)", starts_afresh=True),
         "m-sct": Entry(
@@ -62,10 +65,17 @@ MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
             starts_afresh=True,
         ),
         "getf": Entry(
-            getf, False, "earliest time first in groups of like speed (2004.14639)", getf_supports, starts_afresh=True
+            getf,
+            False,
+            "earliest time first in groups of like speed (arXiv 2004.14639)",
+            getf_supports,
+            starts_afresh=True,
         ),
         "celeritas": Entry(
-            Celeritas(), False, "clusters cut from a depth-first order, placed in turn (2208.00184)", starts_afresh=True
+            Celeritas(),
+            False,
+            "clusters cut from a depth-first order, placed in turn (arXiv 2208.00184)",
+            starts_afresh=True,
         ),
         "list-search": Entry(ListSearch(), False, "list schedules from changed ranks: for very large networks"),
         "annealing": Entry(Annealing(), False, "annealing of placement and order, compiled"),
