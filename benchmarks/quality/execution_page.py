@@ -51,12 +51,13 @@ before it in their shares of the cores.
 Placewright is *fastest* where its median is the least, and *within noise* where the intervals between the quartiles
 of its runs and of the fastest rival's overlap.
 
-Of many samples most plans that are not the fastest are on the slowest links. What no option of the objective says is that a
-message takes the processors for a small part of its time, and the link for all of it. Three ways to plan them were
-compared: transfers that take the devices whole (`overlap: none`, above), transfers beside computing (`overlap: full`:
-predicted 83, measured 148 ms in a trial), and transfers that take what a message takes of the processors: better where links
-are fast (two, densenet, 10 Gb/s: 43 in place of 50 ms; four, randomly_wired_ws, 1 Gb/s: 31 in place of 43), and blind where
-they are slow (two, gpt2, 100 Mb/s: 76 in place of 63 ms; four, randomly_wired_ws, 100 Mb/s: 100 in place of 37).
+Of many samples most plans that are not the fastest are on the slowest links. What no option of the objective says
+is that a message takes the processors for a small part of its time, and the link for all of it. Three ways to plan
+them were compared: transfers that take the devices whole (`overlap: none`, above), transfers beside computing
+(`overlap: full`: predicted 83, measured 148 ms in a trial), and transfers that take what a message takes of the
+processors: better where links are fast (two, densenet, 10 Gb/s: 43 in place of 50 ms; four, randomly_wired_ws, 1
+Gb/s: 31 in place of 43), and blind where they are slow (two, gpt2, 100 Mb/s: 76 in place of 63 ms; four,
+randomly_wired_ws, 100 Mb/s: 100 in place of 37).
 """
 
 
