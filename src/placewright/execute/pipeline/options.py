@@ -153,8 +153,8 @@ def asked_many(
         If something is asked of many samples and their number is not given.
     """
     if samples is None:
-        given = {"--in-flight": in_flight, "--schedule": schedule, "--train": optimiser, "--loss": loss}
-        given["--learning-rate"] = learning_rate
+        given: dict[str, int | float | str | None] = {"--in-flight": in_flight, "--schedule": schedule}
+        given |= {"--train": optimiser, "--loss": loss, "--learning-rate": learning_rate}
         given["--engine"] = None if engine == ENGINES[0] else engine
         for name, value in given.items():
             if value is not None:
