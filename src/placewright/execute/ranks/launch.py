@@ -89,7 +89,7 @@ def launched(plan_path: Path, arguments: Sequence[str], *, runs: int, timeout_s:
         output = Path(folder) / "measured.json"
         command = [
             *(sys.executable, "-m", "placewright.execute.ranks.torchrun", "--standalone", "--max-restarts", "0"),
-            *("--nproc-per-node", str(len(devices)), "-m", "placewright.execute", str(plan_path)),
+            *("--log-dir", folder, "--nproc-per-node", str(len(devices)), "-m", "placewright.execute", str(plan_path)),
             *(*arguments, "--timeout", f"{timeout_s:g}s", "-o", str(output)),
         ]
         environment = {
