@@ -12,12 +12,18 @@ __all__ = ["accelerator_index", "listed_units", "stage_lines", "visible"]
 
 
 def accelerator_index(cluster: Cluster, device: int) -> int:
-    """Count an accelerator among those of its host, in the cluster's order; -1 for a CPU."""
+    """Count an accelerator among those of its kind on its host, in the cluster's order; -1 for a CPU.
+
+    Examples
+    --------
+    >>> from placewright.cluster import Device
+    >>> accelerator_index(Cluster([Device("n", kind="npu"), Device("a", kind="gpu")]), 1)
+    0
+    """
     own = cluster.devices[device]
     if own.kind == "cpu":
         return -1
-    before = cluster.devices[:device]
-    return sum(d.kind != "cpu" and d.host == own.host for d in before)
+    return sum((d.kind, d.host) == (own.kind, own.host) for d in cluster.devices[:device])
 
 
 def visible(cluster: Cluster, devices: Sequence[int]) -> str:
@@ -30,9 +36,10 @@ def visible(cluster: Cluster, devices: Sequence[int]) -> str:
     'CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1,0 '
     """
     numbers = [accelerator_index(cluster, i) for i in devices]
-    if len({cluster.devices[i].host for i in devices}) > 1 or -1 in numbers:
+    groups = {(cluster.devices[i].kind, cluster.devices[i].host) for i in devices}
+    if len(groups) > 1 or -1 in numbers:
         return ""
-    if numbers == list(range(len(numbers))) and len(numbers) == sum(d.kind != "cpu" for d in cluster.devices):
+    if numbers == list(range(len(numbers))) and len(numbers) == sum((d.kind, d.host) in groups for d in cluster.devices):
         return ""
     return f"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(map(str, numbers))} "
 

@@ -251,8 +251,8 @@ def _loop_time(until: float) -> float:
 
 
 def _json(content: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(content), status, media_type="application/json")
+    return Response(msgspec.json.encode(content) + b"\n", status, media_type="application/json")
 
 
 def _error(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode({"error": detail}), status, headers, media_type="application/json")
+    return Response(msgspec.json.encode({"error": detail}) + b"\n", status, headers, media_type="application/json")
