@@ -168,6 +168,7 @@ def test_rivals_split_as_they_say() -> None:
 
 def test_a_case_is_won_lost_or_within_noise() -> None:
     """Placewright's 10 to 12 ms against a rival at 5, at 10 to 11 and at 20 ms; the page counts each once."""
+    pytest.importorskip("torch")  # whose release the page names
     plans = {name: {"predicted_s": 0.011, "device_of": [0, 1]} for name in ("placewright", "accelerate")}
     rows: dict[str, object] = {"testbed two": [["a", 0, 1.0], ["b", 1, 0.5]], "kept": plans}
     for network, other in (("slow", [0.005] * 3), ("even", [0.010, 0.0105, 0.011]), ("quick", [0.020] * 3)):

@@ -117,9 +117,10 @@ def with_memory(
         program = _program(model, "--optimizer")
         return _trained(flags, flags.optimizer, program, graph, cluster, objective, tell)
     if flags.workspace and not isinstance(objective, Makespan):
+        program = _program(model, "--workspace")
         from placewright.costs.torch_memory import program_memory
 
-        size = _followed(program_memory, _program(model, "--workspace")).activation_bytes
+        size = _followed(program_memory, program).activation_bytes
         return graph, set_aside(cluster, size, "a sample", tell)
     return graph, cluster
 
@@ -134,9 +135,10 @@ def with_workspaces(
     """
     if not flags.workspace or flags.optimizer is not None or not isinstance(objective, Makespan):
         return graph
+    program = _program(model, "--workspace")
     from placewright.costs.torch_memory import workspaces
 
-    sizes = _followed(workspaces, _program(model, "--workspace"))
+    sizes = _followed(workspaces, program)
     tell(f"workspace: up to {format_bytes(max(sizes.values(), default=0))} while an operator runs")
     return with_workspace(graph, {v.name: max(sizes.get(part, 0) for part in v.part_names) for v in graph.operators})
 

@@ -27,15 +27,15 @@ class Tokenizer:
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
-            import tokenizers
-        except ImportError:
-            raise MissingExtra("tokenizers", "hf", "reading a prompt as text") from None
         file = folder / "tokenizer.json" if folder.is_dir() else folder
         if not file.is_file():
             raise InvalidInput(f"{str(folder)!r} holds no tokenizer.json; give --tokenizer FOLDER, or --prompt-ids")
         if file.stat().st_size > LARGEST_TOKENIZER_BYTES:
             raise InvalidInput(f"{str(file)!r} is larger than {LARGEST_TOKENIZER_BYTES} B; it is no tokenizer")
+        try:
+            import tokenizers
+        except ImportError:
+            raise MissingExtra("tokenizers", "hf", "reading a prompt as text") from None
         try:
             self._own = tokenizers.Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises Exception itself
