@@ -39,7 +39,8 @@ def visible(cluster: Cluster, devices: Sequence[int]) -> str:
     groups = {(cluster.devices[i].kind, cluster.devices[i].host) for i in devices}
     if len(groups) > 1 or -1 in numbers:
         return ""
-    if numbers == list(range(len(numbers))) and len(numbers) == sum((d.kind, d.host) in groups for d in cluster.devices):
+    present = sum((d.kind, d.host) in groups for d in cluster.devices)
+    if numbers == list(range(present)):
         return ""
     return f"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(map(str, numbers))} "
 
