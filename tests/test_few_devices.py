@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -16,13 +17,18 @@ from placewright.few_devices import only_on, solve_on_few
 from placewright.graph import Operator, OperatorGraph
 from placewright.problem import Problem
 from placewright.solve import solve
+from tests.brute_force import optimum
 from tests.random_problems import problems
 
 
 def best_on(problem: Problem, devices: tuple[int, ...]) -> float:
-    """Least value of all placements on some devices; ``inf`` where none fits."""
-    found = (plan_for(problem, np.array(at)) for at in product(devices, repeat=len(problem.graph)))
-    return min((plan.value_s for plan in found if plan is not None), default=float("inf"))
+    """Least value of all placements and orders on some devices; ``inf`` where none fits."""
+    here = np.isin(np.arange(len(problem.cluster)), devices)
+    times = np.where(here, problem.times.processing_s, np.inf)
+    if np.isinf(times).all(axis=1).any():
+        return float("inf")
+    alone = replace(problem.times, processing_s=times)
+    return optimum(Problem(problem.graph, problem.cluster, alone, problem.objective))
 
 
 @settings(max_examples=12)
