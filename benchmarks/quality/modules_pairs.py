@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 
@@ -12,7 +12,6 @@ from benchmarks.quality.timed_runs import Kept, Run
 import placewright as pw
 from placewright.coarsen import duplicate
 from placewright.io.cluster_file import cluster_from_text
-from placewright.posing import replace_objective
 from placewright.solvers import SOLVERS
 from placewright.units import format_seconds
 
@@ -82,7 +81,7 @@ def compared(
             times = pw.roofline(graph, cluster)
             name = f"{network}, batch {batch}, on {pair}"
             one = duplicate(pw.Problem(graph, cluster, times, name=name))
-            many = replace_objective(one, pw.Throughput())
+            many = replace(one, objective=pw.Throughput())
             alone = [kept.run(p, "single-device", budget_s) for p in (one, many)]
             whole = [kept.run(p, "auto", budget_s) for p in (one, many)]
             latency, sample = whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -266,7 +267,7 @@ def _posed(
     graph = fused(graph, rules, support=_wished(graph, wishes))
     graph = with_workspaces(memory, model, graph, objective, tell)
     if not graph.name:
-        graph = replace_name(graph, Path(model).stem if not model.startswith("py:") else model.rpartition(":")[2])
+        graph = replace(graph, name=model.rpartition(":")[2] if model.startswith("py:") else Path(model).stem)
     # What is wrong with the wishes is said before minutes are spent on measuring.
     Problem(graph, cluster, np.zeros((len(graph), len(cluster))), wishes=wishes)
     times, cluster = times_for(model, graph, cluster, costs=costs, on_progress=tell, on_step=on_step)
@@ -296,7 +297,7 @@ def _from_file(
         tell(f"{found.kind} {model}: {note}")
     if given.times.source == MILLISECONDS:
         tell(f"{found.kind} {model}: its times have no unit, milliseconds are assumed")
-    return Problem(given.graph, given.cluster, given.times, objective, (*given.wishes, *wishes), given.name)
+    return replace(given, objective=objective, wishes=(*given.wishes, *wishes))
 
 
 def _from_profile(
@@ -352,7 +353,7 @@ def posed_plan(problem_path: Path, plan_path: Path) -> tuple[Problem, PlanFile]:
         if found.kind == "sheet" and (carried := planned()) is not None:
             if transfers_of(carried) == "per-device":
                 problem = per_device(problem)
-            problem = replace_objective(problem, carried.objective)
+            problem = replace(problem, objective=carried.objective)
     except InvalidInput as not_a_problem:
         try:
             return (problem := read_plan(problem_path).problem), read_plan(plan_path, problem)
@@ -378,16 +379,6 @@ def given_solvers(expert: Path | None, problem: Problem) -> Mapping[str, Entry]:
     placement = Expert(tuple(read_split(expert, problem).device_of.tolist()))
     summary = f"the placement of {expert}"
     return {"expert": Entry(placement, False, summary, placement.supports, starts_afresh=True)}
-
-
-def replace_name(graph: OperatorGraph, name: str) -> OperatorGraph:
-    """Return the same graph under another name."""
-    return OperatorGraph(graph.operators, graph.tensors, graph.colocation, name, graph.source)
-
-
-def replace_objective(problem: Problem, objective: Objective) -> Problem:
-    """Return the same problem for another objective."""
-    return Problem(problem.graph, problem.cluster, problem.times, objective, problem.wishes, problem.name)
 
 
 def check_measurable(cluster: Cluster) -> None:

@@ -77,7 +77,7 @@ def with_kv_caches(
         held = operators[v].kv_cache_bytes + cache.size_bytes(batch, context, bits)
         grows = GrowingCache(cache.numbers * batch * bits, context, cache.window or 0)
         operators[v] = replace(operators[v], kv_cache_bytes=held, caches=(grows,))
-    return _with(graph, operators)
+    return replace(graph, operators=tuple(operators))
 
 
 def attention_operators(graph: OperatorGraph) -> list[int]:
@@ -146,7 +146,7 @@ def with_workspace(graph: OperatorGraph, workspace: Mapping[str, int]) -> Operat
         raise InvalidInput(
             f"a tensor is called {clash.name!r}, as its workspace of {format_bytes(clash.size_bytes)} is"
         )
-    return OperatorGraph(graph.operators, (*graph.tensors, *made), graph.colocation, graph.name, graph.source)
+    return replace(graph, tensors=(*graph.tensors, *made))
 
 
 def _kinds(v: Operator) -> frozenset[str]:
@@ -154,8 +154,4 @@ def _kinds(v: Operator) -> frozenset[str]:
 
 
 def _each(graph: OperatorGraph, change: Callable[[Operator], Operator]) -> OperatorGraph:
-    return _with(graph, [change(v) for v in graph.operators])
-
-
-def _with(graph: OperatorGraph, operators: Sequence[Operator]) -> OperatorGraph:
-    return OperatorGraph(operators, graph.tensors, graph.colocation, graph.name, graph.source)
+    return replace(graph, operators=tuple(map(change, graph.operators)))
