@@ -17,8 +17,10 @@ from placewright.errors import InvalidInput
 from placewright.evaluate.evaluation import Evaluation
 from placewright.evaluate.offload import numbered_calls
 from placewright.io.plan_difference import first_difference
-from placewright.io.problem_document import ProblemDocument, to_document, to_problem
+from placewright.io.problem_document import ProblemDocument
 from placewright.io.problem_file import problem_hash
+from placewright.io.problem_reading import to_problem
+from placewright.io.problem_writing import to_document
 from placewright.io.reading import closest, decode_json, encode_lines, read_bounded, write_atomic
 from placewright.io.result_json import ResultDocument, result_document
 from placewright.objective import Offload, Throughput

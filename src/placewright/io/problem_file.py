@@ -10,14 +10,9 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from placewright.errors import InvalidInput
-from placewright.io.problem_document import (
-    ProblemDocument,
-    cluster_document,
-    objective_document,
-    rows,
-    to_document,
-    to_problem,
-)
+from placewright.io.problem_document import ProblemDocument
+from placewright.io.problem_reading import to_problem
+from placewright.io.problem_writing import cluster_document, objective_document, rows, to_document
 from placewright.io.reading import decode_json, encode_lines, read_bounded, translated, write_atomic
 from placewright.objective import MaxLoad, Offload, Throughput
 from placewright.problem import Problem

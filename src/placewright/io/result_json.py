@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from placewright.evaluate.calls import Call, calls_of
 from placewright.evaluate.evaluation import ChannelUse, DeviceUse, Evaluation, Load
-from placewright.io.problem_document import objective_document
 from placewright.io.problem_file import problem_hash
+from placewright.io.problem_writing import objective_document
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import Result
