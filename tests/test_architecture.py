@@ -41,7 +41,7 @@ ROWS = (
     ("execute",),
     ("export", "objective_flags", "memory_flags", "whatif"),
     ("language_flags",),
-    ("posing_language", "posing_memory"),
+    ("posing_language", "posing_memory", "posing_plan", "posing_times"),
     ("posing",),
     ("report",),
     ("answers",),

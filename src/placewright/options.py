@@ -311,7 +311,8 @@ class Posing:
     def problem(self, progress: ProgressLine) -> Problem:
         """Make the problem; progress is told what happens."""
         from placewright.io.named_cluster import assumed_of
-        from placewright.posing import as_costs, as_duplicate_below, as_fold, as_transfers, as_wishes, pose
+        from placewright.posing import as_duplicate_below, as_fold, as_transfers, as_wishes, pose
+        from placewright.posing_times import as_costs
         from placewright.together import kept_together
 
         if self.cluster is not None and (assumed := assumed_of(self.cluster)):

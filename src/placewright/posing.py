@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -20,24 +20,12 @@ from placewright.coarsen import (
     per_device,
     per_edge,
     rules_named,
-    transfers_of,
 )
 from placewright.coarsen import fuse as fused
-from placewright.costs import analytic, profile, roofline
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
-from placewright.host import available_cores, is_here
-from placewright.io import (
-    PlanFile,
-    read_any_problem,
-    read_cluster,
-    read_pipedream,
-    read_plan,
-    read_split,
-    speeds_of,
-)
+from placewright.io import read_any_problem, read_cluster, read_pipedream, speeds_of
 from placewright.io.partitioning_file import MILLISECONDS
-from placewright.io.plan_file import PLAN_SCHEMA
 from placewright.language import is_language_model
 from placewright.language_flags import LanguageFlags
 from placewright.memory_flags import MemoryFlags
@@ -51,27 +39,11 @@ from placewright.posing_language import (
     refuse_language_flags,
 )
 from placewright.posing_memory import check_memory_flags, with_memory, with_profiled_training, with_workspaces
-from placewright.problem import Problem, Times, Wish
-from placewright.solvers.entry import Entry
-from placewright.solvers.expert import Expert
+from placewright.posing_times import Costs, first_few, times_for
+from placewright.problem import Problem, Wish
 from placewright.units import parse_seconds
 
-__all__ = [
-    "Costs",
-    "as_costs",
-    "as_duplicate_below",
-    "as_fold",
-    "as_transfers",
-    "as_wishes",
-    "check_measurable",
-    "given_solvers",
-    "pose",
-    "posed_plan",
-    "times_for",
-]
-
-Costs: TypeAlias = Literal["auto", "profile", "analytic", "roofline"]
-
+__all__ = ["as_duplicate_below", "as_fold", "as_transfers", "as_wishes", "pose"]
 
 AS_GIVEN = ObjectiveFlags()
 """No flags: the objective of the file, or its default."""
@@ -120,7 +92,7 @@ def pose(
     wishes : sequence of Wish
         Added to those of a problem file.
     costs : {"auto", "profile", "analytic", "roofline"}
-        See :func:`times_for`.
+        See :func:`placewright.posing_times.times_for`.
     fuse : str or None
         By whose rules operators that a back-end never separates are placed as one, see
         :func:`placewright.capture.capture`; ``None``: ``auto``. Operators of different wishes are placed apart.
@@ -187,7 +159,7 @@ def _duplicated(problem: Problem, below_s: float | None, tell: Callable[[str], N
     names = duplicated_parts(made.graph) if made is not problem else ()
     if names:
         tell(
-            f"computed wherever they are read: {_shown(names)} ({len(names)} cheap operators); "
+            f"computed wherever they are read: {first_few(names)} ({len(names)} cheap operators); "
             "--duplicate-below 0s leaves them single"
         )
     return made
@@ -261,7 +233,8 @@ def _posed(
     graph = capture(model, fuse="none", fold=fold)
     if held := dict.fromkeys(name for v in graph.operators for name in v.folded):
         tell(
-            f"computed once, from weights alone: {_shown(list(held))} ({len(held)} operators); --fold none places them"
+            f"computed once, from weights alone: {first_few(list(held))} ({len(held)} operators); "
+            "--fold none places them"
         )
     graph, cluster = with_memory(memory, model, graph, cluster, objective, tell)
     graph = fused(graph, rules, support=_wished(graph, wishes))
@@ -315,139 +288,10 @@ def _from_profile(
     tell(f"profile {model}: its times have no unit, milliseconds are assumed")
     slow = [d.name for d in cluster.devices if d.name not in speed]
     if slow:
-        whose = "every device" if not speed else ", ".join(slow[:8]) + (", ..." if len(slow) > 8 else "")
+        whose = first_few(slow) if speed else "every device"
         tell(f"no --speed is given for {whose}: taken to be as fast as the profiled device")
     graph = with_profiled_training(memory, profile.graph, cluster, objective, tell)
     return Problem(graph, cluster, profile.times_on(cluster, speed), objective, wishes)
-
-
-def posed_plan(problem_path: Path, plan_path: Path) -> tuple[Problem, PlanFile]:
-    """Read a plan and the problem that it is to be judged on: a file of its own, or the one that a plan file carries.
-
-    A workload states no objective, and a sheet a default one: they are judged by the plan's.
-
-    Raises
-    ------
-    InvalidInput
-        If either can't be read, or the plan is for another problem.
-    """
-    if problem_path.suffix.lower() in (".txt", ".onnx", ".pt2"):
-        raise InvalidInput(
-            f"{str(problem_path)!r} has neither devices nor their times; give a problem file, as 'placewright convert' "
-            "writes it, or the plan itself"
-        )
-
-    unreadable: list[InvalidInput] = []
-
-    def planned() -> Problem | None:
-        try:
-            return read_plan(plan_path).problem
-        except InvalidInput as error:
-            if "does not carry its problem" not in str(error):
-                unreadable.append(error)
-            return None
-
-    try:
-        found = read_any_problem(problem_path, lambda: MaxLoad() if (p := planned()) is None else p.objective)
-        problem = found.problem
-        if found.kind == "sheet" and (carried := planned()) is not None:
-            if transfers_of(carried) == "per-device":
-                problem = per_device(problem)
-            problem = replace(problem, objective=carried.objective)
-    except InvalidInput as not_a_problem:
-        try:
-            return (problem := read_plan(problem_path).problem), read_plan(plan_path, problem)
-        except InvalidInput as error:
-            is_plan = f"says that it is {PLAN_SCHEMA!r}" in str(not_a_problem)
-            about_it = error.what.startswith(f"plan file {str(problem_path)!r}")
-            raise (not_a_problem if about_it and not is_plan else error) from None
-    if unreadable:
-        raise unreadable[0]
-    return problem, read_plan(plan_path, problem)
-
-
-def given_solvers(expert: Path | None, problem: Problem) -> Mapping[str, Entry]:
-    """Solvers that a command line brings with it: ``expert`` with the placement of a split file.
-
-    Raises
-    ------
-    InvalidInput
-        If the split can't be read, or is none of this problem.
-    """
-    if expert is None:
-        return {}
-    placement = Expert(tuple(read_split(expert, problem).device_of.tolist()))
-    summary = f"the placement of {expert}"
-    return {"expert": Entry(placement, False, summary, placement.supports, starts_afresh=True)}
-
-
-def check_measurable(cluster: Cluster) -> None:
-    """Refuse a cluster of which nothing is here.
-
-    Raises
-    ------
-    InvalidInput
-        That says what cores are here, and what to do without measuring.
-    """
-    if not any(map(is_here, cluster.devices)):
-        raise InvalidInput(
-            f"no device of the cluster is a CPU with 'cores' among this machine's "
-            f"({_shown(sorted(available_cores()))}), so none can be profiled; plan with --costs analytic, "
-            "or a cluster that 'placewright probe' made"
-        )
-
-
-def times_for(
-    model: str,
-    graph: OperatorGraph,
-    cluster: Cluster,
-    *,
-    costs: Costs = "auto",
-    on_progress: Callable[[str], None] | None = None,
-    on_step: Callable[[str], None] | None = None,
-) -> tuple[Times, Cluster]:
-    """Get processing times: measured on devices that are CPU cores of this machine, else from figures.
-
-    ``auto`` measures when every device of the cluster is here, so that measured and modelled devices aren't mixed
-    unasked, and is ``analytic`` otherwise; ``profile`` measures what it can reach; ``analytic`` (size-dependent curves)
-    and ``roofline`` (constant efficiencies) measure nothing.
-
-    Returns
-    -------
-    Times
-    Cluster
-        The one given, with the measured cut overheads of measured devices that state none.
-    """
-    reachable = [is_here(d) for d in cluster.devices]
-    if model.startswith("hf:"):  # shapes alone: nothing of it can be run
-        if costs == "profile":
-            raise InvalidInput(f"--costs profile measures operators, and {model!r} has shapes alone; use analytic")
-        costs = "analytic" if costs == "auto" else costs
-    if costs == "roofline":
-        return roofline(graph, cluster), cluster
-    if costs == "analytic" or (costs == "auto" and not all(reachable)):
-        return analytic(graph, cluster), cluster
-    check_measurable(cluster)
-    tell = on_progress or (lambda line: None)
-    tell(f"measuring the operators of {model} on {sum(reachable)} devices; times are kept for the next time")
-    report = profile(model, graph, cluster, on_progress=on_step)
-    for fallback in report.fallbacks:
-        tell(f"not measured: {fallback.operator} on {fallback.device}: {fallback.reason}")
-    for note in report.notes:
-        tell(f"note: {note}")
-    return report.times, report.cluster(cluster)
-
-
-def _shown(cores: Sequence[object]) -> str:
-    return ", ".join(map(str, cores[:8])) + (", ..." if len(cores) > 8 else "")
-
-
-def as_costs(name: str) -> Costs:
-    """Check the name of a way to get times."""
-    for known in get_args(Costs):
-        if name == known:
-            return known  # type: ignore[no-any-return]
-    raise InvalidInput(f"--costs {name!r} is unknown; use one of {', '.join(get_args(Costs))}")
 
 
 def as_fold(name: str | None) -> bool | None:

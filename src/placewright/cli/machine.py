@@ -64,7 +64,8 @@ def profile(
     from placewright.capture import capture
     from placewright.costs import profile as measure
     from placewright.io import read_cluster, times_to_json
-    from placewright.posing import as_fold, check_measurable
+    from placewright.posing import as_fold
+    from placewright.posing_times import check_measurable
     from placewright.report import profile_report
 
     progress = progress_line()
