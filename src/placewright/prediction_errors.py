@@ -222,10 +222,10 @@ def _against(walked: Sequence[tuple[Span, float]], predicted: _Predicted, makesp
             yield Piece(span.kind, span.device, span.name, seconds, 0.0)
             continue
         counted.update(fresh)
-        start, finish = min(predicted.start[v] for v in fresh), max(predicted.finish[v] for v in fresh)
+        finish = max(predicted.finish[v] for v in fresh)
         computing = sum(predicted.computing[v] for v in fresh)
         cut = sum(predicted.finish[v] - predicted.start[v] for v in fresh) - computing
-        idle = start - at + (finish - start) - computing - cut
+        idle = finish - at - computing - cut
         if idle:
             yield Piece("wait", span.device, "", 0.0, idle)
         yield Piece("compute", span.device, span.name, seconds, computing)
