@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
@@ -13,7 +13,7 @@ from torch.fx import Node
 
 from placewright.capture.torch_program import TorchProgram
 from placewright.errors import InvalidInput
-from placewright.execute.pipeline.orders import Action
+from placewright.execute.pipeline.orders import Action, Schedule
 from placewright.execute.pipeline.parts import Parts, parts_of, returned_by
 from placewright.execute.pipeline.rank import Loss, Passed
 from placewright.execute.pipeline.routes import Route
@@ -112,7 +112,7 @@ class TorchChain:
         rank_of: Mapping[int, int],
         held: Mapping[str, Any],
         inputs: Sequence[Mapping[str, Any]],
-        schedule: Literal["forward", "gpipe", "1f1b"],
+        schedule: Schedule,
         *,
         pace: float = 1.0,
         trained: TrainedWeights | None = None,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
-from typing import Literal
 
 from placewright.errors import InvalidInput
+from placewright.execute.pipeline.orders import Schedule
 
 __all__ = ["ENGINES", "MOST_SAMPLES", "OPTIMISERS", "Many", "add_many", "asked_many", "check_many", "many_of"]
 
@@ -41,7 +41,7 @@ class Many:
 
     samples: int
     in_flight: int | None = None
-    schedule: Literal["forward", "gpipe", "1f1b"] = "forward"
+    schedule: Schedule = "forward"
     engine: str = "placewright"
     optimiser: str | None = None
     learning_rate: float = LEARNING_RATE
@@ -98,7 +98,7 @@ def check_many(
         raise InvalidInput(f"--loss {loss!r} names no function; write py:package.module:function")
     if schedule == "gpipe" and in_flight is not None:
         raise InvalidInput("GPipe keeps all micro-batches in flight; leave --in-flight out, or take --schedule 1f1b")
-    chosen: Literal["forward", "gpipe", "1f1b"] = "forward"
+    chosen: Schedule = "forward"
     if optimiser is not None:
         chosen = "gpipe" if schedule == "gpipe" else "1f1b"
     rate = LEARNING_RATE if learning_rate is None else learning_rate

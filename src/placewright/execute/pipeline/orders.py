@@ -5,16 +5,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from placewright.errors import InvalidInput
 
-__all__ = ["SCHEDULES", "Action", "Schedule", "Step", "depths", "most_in_flight", "order_of", "own_actions"]
+__all__ = ["Action", "Schedule", "Step", "depths", "most_in_flight", "order_of", "own_actions"]
 
 Kind: TypeAlias = Literal["open", "forward", "backward", "settle"]
 Schedule: TypeAlias = Literal["forward", "gpipe", "1f1b"]
-
-SCHEDULES: tuple[str, ...] = get_args(Schedule)
 
 MOST_STEPS = 2_000_000
 """Steps of all samples of one run."""
