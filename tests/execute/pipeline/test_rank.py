@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
-from placewright.errors import InvalidInput  # noqa: E402
+from placewright.errors import ExecutionError, InvalidInput  # noqa: E402
 from placewright.execute.pipeline import samples as pipeline_samples  # noqa: E402
 from placewright.execute.pipeline.orders import most_in_flight  # noqa: E402
 from placewright.execute.pipeline.reference import largest_difference  # noqa: E402
@@ -226,6 +226,29 @@ def test_what_can_not_be_cut_is_refused(networks: Callable[[str], Threaded]) -> 
     program = networks("tiny_gpt2").program
     with pytest.raises(InvalidInput, match="returns no single number that depends on its weights"):
         own_loss(program)
+
+
+class Lookup(torch.nn.Module):
+    """A table behind two layers, with an index that it does not have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(2))
+        self.table = torch.nn.Embedding(3, 4)
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return self.layers[1](torch.tanh(self.layers[0](x))) + self.table(index)
+
+
+def test_an_operator_that_fails_is_named() -> None:
+    """Of a part with several operators the one that failed, and its device; not the part's first."""
+    given = threaded((Lookup().eval(), (torch.randn(2, 4), torch.tensor([0, 1])), {}))
+    given.inputs = {n: v + 7 if v.dtype == torch.int64 else v for n, v in given.inputs.items()}
+    rng = np.random.default_rng(0)
+    problem = problem_of(given.graph, 2, rng)
+    plan = replace(random_plan(problem, rng), device_of=[0] * len(given.graph))
+    with pytest.raises(ExecutionError, match=r"^operator 'table' on '.*' failed: index out of range"):
+        run_threads(given, problem, plan, 2)
 
 
 def test_inputs_that_take_too_much_memory_repeat(monkeypatch: pytest.MonkeyPatch) -> None:

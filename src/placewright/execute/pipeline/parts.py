@@ -12,8 +12,9 @@ from torch.fx import Node
 from placewright.capture.torch_program import TorchProgram
 from placewright.errors import InvalidInput
 from placewright.execute.pipeline.routes import Route
+from placewright.execute.ranks.modules import last_reads, modules_of
 from placewright.execute.ranks.segments import Segment
-from placewright.execute.torch.split import SubModule, sub_module
+from placewright.execute.torch.split import SubModule
 
 __all__ = ["Parts", "parts_of", "returned_by"]
 
@@ -79,30 +80,17 @@ def parts_of(
     segments = tuple(route.segments.get(device, ()))
     makers = returned_by(program, route)
     outputs = {k: n.name for k, n in enumerate(program.outputs) if isinstance(n, Node) and makers.get(k) == device}
-    inside = [{r for v in s.operators for r in (v.node, *v.results)} for s in segments]
-    modules = []
-    for k, (segment, own) in enumerate(zip(segments, inside, strict=True)):
-        sent = {message.name for message in segment.sends} | set(outputs.values())
-        later: set[Node] = set().union(*inside[k + 1 :])
-        needed = {r for r in own if r.name in sent or any(user in later for user in r.users)}
-        modules.append(sub_module(list(segment.operators), (k, device), place, dict(held), needed))
-    last: dict[str, int] = {}
-    for k, (module, segment) in enumerate(zip(modules, segments, strict=True)):
-        for name in (*module.outputs, *module.inputs, *(m.name for m in segment.sends)):
-            last[name] = k
-    rows: list[list[str]] = [[] for _ in modules]
-    for name, k in last.items():
-        if name not in outputs.values():
-            rows[k].append(name)
-    cloned = _written_to(program, segments, modules, set(outputs.values()), tracked)
-    return Parts(segments, tuple(modules), tuple(map(tuple, rows)), outputs, cloned)
+    returned = frozenset(outputs.values())
+    modules = modules_of(segments, device, place, held, returned)
+    cloned = _written_to(program, segments, modules, returned, tracked)
+    return Parts(segments, tuple(modules), last_reads(modules, segments, returned), outputs, cloned)
 
 
 def _written_to(
     program: TorchProgram,
     segments: Collection[Segment],
     modules: list[SubModule],
-    outputs: set[str],
+    returned: Collection[str],
     tracked: Collection[str],
 ) -> tuple[frozenset[str], ...]:
     """Of each module the values of earlier ones that it writes to, where a gradient passes them.
@@ -118,7 +106,7 @@ def _written_to(
         made = {n for module in modules[:k] for n in module.outputs}
         for name in mine:
             storage = storage_of[name]
-            behind = {n for module in modules[k + 1 :] for n in module.inputs} | outputs
+            behind = {n for module in modules[k + 1 :] for n in module.inputs} | set(returned)
             others = {n for n in made & behind if storage_of.get(n) == storage}
             others |= {n for n in modules[k].inputs if n != name and storage_of.get(n) == storage}
             if others:

@@ -17,9 +17,9 @@ from placewright.execute.pipeline.routes import Route
 from placewright.execute.pipeline.train_weights import TrainedWeights
 from placewright.execute.pipeline.transport import Pending, Transport
 from placewright.execute.ranks.doing import DOING
+from placewright.execute.ranks.modules import called
 from placewright.execute.ranks.segments import Message
 from placewright.execute.ranks.values import free_values, packed, unpacked
-from placewright.execute.torch.split import SubModule
 from placewright.host import rest
 
 __all__ = ["Loss", "Passed", "PipelineRank"]
@@ -207,7 +207,7 @@ class PipelineRank:
             for n, name in enumerate(module.inputs):
                 if name in sample.parts.cloned[k]:
                     arguments[n] = arguments[n].clone()
-            results = _called(module, arguments, self._name)
+            results = called(module, arguments, self._name)
         del arguments
         for name, result in zip(module.outputs, results, strict=True):
             if isinstance(result, torch.Tensor) and result.requires_grad:
@@ -270,7 +270,12 @@ class PipelineRank:
             try:
                 torch.autograd.backward(tensors, gradients)
             except Exception as error:
-                raise _failed("the way back through the part", sample.parts.modules[k], self._name, error) from error
+                operators = sample.parts.modules[k].operators
+                first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                raise ExecutionError(
+                    f"the way back through the part of {len(operators)} operators from {operators[0]!r} on "
+                    f"{self._name!r} failed: {first}"
+                ) from error
         if self._pace < 1.0:
             rest(start, self._pace)
         seconds = time.monotonic() - start
@@ -310,17 +315,3 @@ class PipelineRank:
 def _value_of(sample: _Sample, name: str) -> Any:
     value = sample.at.get(name)
     return value.detach() if isinstance(value, torch.Tensor) else value
-
-
-def _called(module: SubModule, arguments: list[Any], device: str) -> Any:
-    try:
-        return module.module(*arguments)
-    except Exception as error:
-        raise _failed("the part", module, device, error) from error
-
-
-def _failed(what: str, module: SubModule, device: str, error: Exception) -> ExecutionError:
-    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return ExecutionError(
-        f"{what} of {len(module.operators)} operators from {module.operators[0]!r} on {device!r} failed: {first}"
-    )

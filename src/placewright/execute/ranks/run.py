@@ -12,17 +12,17 @@ import torch.distributed as dist
 from torch.fx import Node
 
 from placewright.capture.torch_program import TorchProgram
-from placewright.errors import ExecutionError
-from placewright.execute.ranks.doing import DOING, failing_operator
+from placewright.execute.ranks.doing import DOING
+from placewright.execute.ranks.modules import called, last_reads, modules_of
 from placewright.execute.ranks.segments import Message, Segment
 from placewright.execute.ranks.values import free_values, packed, unpacked
-from placewright.execute.torch.split import Observe, SubModule, observed, sub_module
+from placewright.execute.torch.split import Observe
 from placewright.host import rest
 
 __all__ = ["ARRIVED", "Outcome", "RankRun", "Step"]
 
-
 ARRIVED = "arrived: "
+"""What a name begins with where a value is observed that has arrived."""
 
 
 class Step(NamedTuple):
@@ -111,21 +111,9 @@ class RankRun:
         self._outputs = {
             k: value for k, value in enumerate(program.outputs) if _maker(segments, value, first) == device
         }
-        self._modules = self._made(device, held)
         returned = {value.name for value in self._outputs.values() if isinstance(value, Node)}
-        self._last: list[tuple[str, ...]] = _last_reads(self._modules, self.segments, returned)
-
-    def _made(self, device: int, held: dict[str, Any]) -> list[SubModule]:
-        inside = [{r for v in s.operators for r in (v.node, *v.results)} for s in self.segments]
-        returned = set(self._outputs.values())
-        modules = []
-        for k, (segment, own) in enumerate(zip(self.segments, inside, strict=True)):
-            sent = {message.name for message in segment.sends}
-            later: set[Node] = set().union(*inside[k + 1 :]) if k + 1 < len(inside) else set()
-            needed = {r for r in own if r.name in sent or r in returned or any(user in later for user in r.users)}
-            members = list(segment.operators)
-            modules.append(sub_module(members, (k, device), self._place, held, needed, clocked=True))
-        return modules
+        self._modules = modules_of(self.segments, device, place, held, returned, clocked=True)
+        self._last = last_reads(self._modules, self.segments, returned)
 
     def run(self, observe: Observe | None = None) -> Outcome:
         """Run one sample. Every rank must call it.
@@ -155,7 +143,7 @@ class RankRun:
             start = clock()
             DOING.now("computes", module.operators[0], since_s=start)
             arguments = [self._value(name, at) for name in module.inputs]
-            *results, marks = self._results(module, arguments, observe)
+            *results, marks = called(module, arguments, self._name, observe)
             del arguments
             at.update(zip(module.outputs, results, strict=True))
             del results
@@ -181,17 +169,6 @@ class RankRun:
         outputs = {k: self._value(v.name, at) if isinstance(v, Node) else v for k, v in self._outputs.items()}
         return Outcome(outputs, began, ended, tuple(steps))
 
-    def _results(self, module: SubModule, arguments: list[Any], observe: Observe | None) -> Any:
-        """Call a segment's module."""
-        try:
-            if observe is not None:
-                return observed(module.module, arguments, observe)
-            return module.module(*arguments)
-        except Exception as error:
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            operator = failing_operator(error) or module.operators[0]
-            raise ExecutionError(f"operator {operator!r} on {self._name!r} failed: {first}") from error
-
     def _receive(self, message: Message) -> tuple[Any, torch.Tensor]:
         count = torch.Size(message.sent_shape).numel() * message.dtype.itemsize
         buffer = torch.empty(count, dtype=torch.uint8)
@@ -207,16 +184,3 @@ def _maker(segments: Mapping[int, Sequence[Segment]], value: object, otherwise: 
     """Lowest device that makes a node's value: it returns it."""
     makers = (i for i, row in segments.items() if any(value in (v.node, *v.results) for s in row for v in s.operators))
     return min(makers, default=otherwise)
-
-
-def _last_reads(modules: Sequence[SubModule], segments: Sequence[Segment], kept: set[str]) -> list[tuple[str, ...]]:
-    """Of each segment the values that nothing reads after it."""
-    last: dict[str, int] = {}
-    for k, (module, segment) in enumerate(zip(modules, segments, strict=True)):
-        for name in (*module.outputs, *module.inputs, *(m.name for m in segment.sends)):
-            last[name] = k
-    rows: list[list[str]] = [[] for _ in modules]
-    for name, k in last.items():
-        if name not in kept:
-            rows[k].append(name)
-    return [tuple(row) for row in rows]
