@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -115,9 +115,7 @@ def without(problem: Problem, device: str) -> Problem:
     [[False, True]]
     """
     wish = Wish("*", glob.escape(device), forbid=True)
-    return Problem(
-        problem.graph, problem.cluster, problem.times, problem.objective, (*problem.wishes, wish), problem.name
-    )
+    return replace(problem, wishes=(*problem.wishes, wish))
 
 
 def beside(plan_path: Path) -> Path:

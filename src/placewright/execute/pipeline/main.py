@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +34,7 @@ def _predicted_s(problem: Problem, plan: Plan) -> float:
     """Planned time per sample: the plan's value, or the max-load of a placement that was planned for something else."""
     if isinstance(problem.objective, MaxLoad | Throughput):
         return judge(problem, plan).value_s
-    pipelined = Problem(
-        problem.graph, problem.cluster, problem.times, MaxLoad(contiguity="any"), problem.wishes, problem.name
-    )
-    return evaluate(pipelined, plan.device_of).value_s
+    return evaluate(replace(problem, objective=MaxLoad(contiguity="any")), plan.device_of).value_s
 
 
 def run_many_rank(
