@@ -92,6 +92,16 @@ def test_alike_devices_are_one_choice() -> None:
         solve_on_few(independent(unlike), 20)
 
 
+def test_few_of_many_unlike_devices_are_found_at_once() -> None:
+    """One of 40 has 40 sets, and 39 of 40 as many; to go through all 2^40 subsets for them would take days."""
+    unlike = independent([1.0 + k for k in range(40)])
+    one = solve_on_few(unlike, 1, solver="single-device", budget=Budget(float("inf"), iterations=1))
+    assert one.result.value_s == pytest.approx(6.0)
+    assert one.sentence.startswith("chosen of 40 devices: d0 ")
+    all_but_one = solve_on_few(unlike, 39, solver="single-device", budget=Budget(float("inf"), iterations=1))
+    assert all_but_one.result.value_s == pytest.approx(6.0)
+
+
 @pytest.mark.parametrize(("most", "min_gain"), [(0, 0.0), (4, 0.0), (None, 1.0), (None, -0.1)])
 def test_wishes_out_of_range(most: int | None, min_gain: float) -> None:
     """The limit is named."""

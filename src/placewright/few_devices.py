@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import escape
-from itertools import product
 from math import inf
 from types import MappingProxyType
 
@@ -179,17 +178,24 @@ def _sets(problem: Problem, count: int) -> Iterator[tuple[int, ...]]:
     """Yield the sets of so many devices, one of those that are alike."""
     of = symmetry_of(problem).device_class.tolist()
     rows = [[i for i, c in enumerate(of) if c == which] for which in sorted(set(of))]
-    found = 0
-    for numbers in product(*(range(min(len(row), count) + 1) for row in rows)):
-        if sum(numbers) != count:
-            continue
-        found += 1
-        if found > MOST_CHOICES:
+    for k, numbers in enumerate(_parts([len(row) for row in rows], count)):
+        if k == MOST_CHOICES:
             raise InvalidInput(
                 f"there are more than {MOST_CHOICES} sets of {count} devices that differ; forbid some with "
                 "--forbid '*=DEVICE'"
             )
         yield tuple(sorted(i for row, n in zip(rows, numbers, strict=True) for i in row[:n]))
+
+
+def _parts(most: Sequence[int], total: int) -> Iterator[tuple[int, ...]]:
+    """Yield the ways to make a total of one number each, none above its most; every start has an end."""
+    if not most:
+        yield ()
+        return
+    first, *rest = most
+    for number in range(max(0, total - sum(rest)), min(first, total) + 1):
+        for others in _parts(rest, total - number):
+            yield (number, *others)
 
 
 def _worth_it(best: Mapping[int, _Choice], min_gain: float) -> _Choice:
