@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from glob import escape
 from math import inf
 from types import MappingProxyType
@@ -62,8 +62,7 @@ class _Choice:
 def only_on(problem: Problem, devices: tuple[int, ...]) -> Problem:
     """Return the problem with every operator forbidden on all other devices."""
     others = [d.name for i, d in enumerate(problem.cluster.devices) if i not in devices]
-    wishes = (*problem.wishes, *(Wish("*", escape(name), forbid=True) for name in others))
-    return Problem(problem.graph, problem.cluster, problem.times, problem.objective, wishes, problem.name)
+    return replace(problem, wishes=(*problem.wishes, *(Wish("*", escape(name), forbid=True) for name in others)))
 
 
 def solve_on_few(
@@ -200,14 +199,12 @@ def _parts(most: Sequence[int], total: int) -> Iterator[tuple[int, ...]]:
 
 def _worth_it(best: Mapping[int, _Choice], min_gain: float) -> _Choice:
     """Take fewer devices unless more are worth it."""
-    kept: tuple[int, float] | None = None
-    chosen = best[min(best)]
-    for count in sorted(best):
-        choice = best[count]
-        fewer, value = kept if kept is not None else (count, inf)
-        worth = min_gain > 0 and choice.result.value_s <= value * (1 - min_gain) ** (count - fewer)
-        if kept is None or value == inf or worth:
-            kept, chosen = (count, choice.result.value_s), choice
+    fewest, *more = sorted(best)
+    chosen, fewer = best[fewest], fewest
+    for count in more:
+        value = _value(chosen)
+        if value == inf or _value(best[count]) <= value * (1 - min_gain) ** (count - fewer):
+            chosen, fewer = best[count], count
     return chosen
 
 
