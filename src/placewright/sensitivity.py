@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.algorithm import Budget
-from placewright.cluster import Cluster, Link
+from placewright.cluster import Link
 from placewright.evaluate import judge
 from placewright.plan import Plan
-from placewright.problem import Problem, Times
+from placewright.problem import Problem
 from placewright.result import OPTIMALITY_TOLERANCE, Result
 
 __all__ = ["Dependence", "Sensitivity", "sensitivity"]
@@ -291,7 +291,7 @@ def _slowed(problem: Problem, devices: Sequence[int], factor: float) -> Problem:
     processing, cut = problem.times.processing_s.copy(), problem.cut_s.copy()
     processing[:, devices] *= factor
     cut[:, devices] *= factor
-    return _with(problem, replace(problem.times, processing_s=processing, cut_s=cut), problem.cluster)
+    return replace(problem, times=replace(problem.times, processing_s=processing, cut_s=cut))
 
 
 def _narrowed(problem: Problem, rules: Sequence[int], factor: float) -> Problem:
@@ -302,18 +302,14 @@ def _narrowed(problem: Problem, rules: Sequence[int], factor: float) -> Problem:
     cluster = problem.cluster
     chosen = set(rules)
     links = [off(link) if k in chosen else link for k, link in enumerate(cluster.links)]
-    return _with(problem, problem.times, Cluster(cluster.devices, links, cluster.name))
+    return replace(problem, cluster=replace(cluster, links=tuple(links)))
 
 
 def _narrowed_table(problem: Problem, pairs: npt.NDArray[np.bool_], factor: float) -> Problem:
     table = problem.times.transfer_s
     if table is None:
         raise TypeError("the problem has no table of transfer times")
-    return _with(problem, replace(problem.times, transfer_s=table * np.where(pairs, factor, 1.0)), problem.cluster)
-
-
-def _with(problem: Problem, times: Times, cluster: Cluster) -> Problem:
-    return Problem(problem.graph, cluster, times, problem.objective, problem.wishes, problem.name)
+    return replace(problem, times=replace(problem.times, transfer_s=table * np.where(pairs, factor, 1.0)))
 
 
 def _value(problem: Problem, plan: Plan) -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from placewright.errors import InvalidInput
-from placewright.graph import OperatorGraph
 from placewright.problem import Problem
 
 __all__ = ["kept_together"]
@@ -41,5 +41,4 @@ def kept_together(problem: Problem, patterns: Sequence[str]) -> Problem:
         classes.append(tuple(row))
     if violations:
         raise InvalidInput(violations)
-    tied = OperatorGraph(graph.operators, graph.tensors, classes, graph.name, graph.source)
-    return Problem(tied, problem.cluster, problem.times, problem.objective, problem.wishes, problem.name)
+    return replace(problem, graph=replace(graph, colocation=tuple(classes)))

@@ -167,7 +167,7 @@ def with_devices(problem: Problem, models: Sequence[str], host: str | None = Non
             replace(d, cut_overhead_s=cluster.devices[i].cut_overhead_s) for d, i in zip(added, alike, strict=True)
         ]
         larger = Cluster((*cluster.devices, *overheads), cluster.links, cluster.name)
-    return Problem(problem.graph, larger, times, problem.objective, problem.wishes, problem.name)
+    return replace(problem, cluster=larger, times=times)
 
 
 def _table(problem: Problem, larger: Cluster) -> npt.NDArray[np.float64] | None:
