@@ -12,23 +12,23 @@ function timelineOf(data, state, redraw) {
   const whole = [-0.004 * end, 1.012 * end];
   let view = whole.slice(), box = null, cursor = null, drag = null;
 
-  const about = (noun, name, where, k, cells) => [name, where, `${time(cells.s[k])} to ${time(cells.s[k] + cells.d[k])} (${time(cells.d[k])})`];
+  const about = (name, where, k, cells) => [name, where, `${time(cells.s[k])} to ${time(cells.s[k] + cells.d[k])} (${time(cells.d[k])})`];
   const sets = [
     {
-      noun: "operator", cells: operators, first: 0, plain: () => null, text: (k) => tail(operators.n[k]), operator: (k) => k,
-      tell: (k) => [...about("operator", operators.n[k], `${kindOf(k)} on ${data.devices[operators.i[k]]}`, k, operators), `weights and cache ${bytes(operators.z[k])}`],
+      cells: operators, first: 0, plain: () => null, text: (k) => tail(operators.n[k]), operator: (k) => k,
+      tell: (k) => [...about(operators.n[k], `${kindOf(k)} on ${data.devices[operators.i[k]]}`, k, operators), `weights and cache ${bytes(operators.z[k])}`],
     },
     {
-      noun: "transfer", cells: transfers, first: 0, plain: () => "--transfer", text: (k) => (transfers.w ? transfers.w[k] : ""), operator: () => -1,
-      tell: (k) => [...about("transfer", transfers.w ? transfers.n[k] : `transfer of ${transfers.n[k]}`, transfers.w ? data.devices[transfers.to[k]]
+      cells: transfers, first: 0, plain: () => "--transfer", text: (k) => (transfers.w ? transfers.w[k] : ""), operator: () => -1,
+      tell: (k) => [...about(transfers.w ? transfers.n[k] : `transfer of ${transfers.n[k]}`, transfers.w ? data.devices[transfers.to[k]]
         : `${data.devices[data.rows[transfers.r[k]].device]} to ${data.devices[transfers.to[k]]}`, k, transfers), bytes(transfers.z[k])],
     },
   ];
   if (spans) {
     sets.push({
-      noun: "span", cells: spans, first: data.rows.length, text: (k) => (spans.c[k] === 0 ? tail(spans.n[k]) : ""), operator: (k) => spans.v[k],
+      cells: spans, first: data.rows.length, text: (k) => (spans.c[k] === 0 ? tail(spans.n[k]) : ""), operator: (k) => spans.v[k],
       plain: (k) => [null, "--transfer", "--wait"][spans.c[k]],
-      tell: (k) => [...about("span", spans.n[k], `measured, ${["computes", "transfers", "waits"][spans.c[k]]}: ${measured.rows[spans.r[k]].label}`, k, spans),
+      tell: (k) => [...about(spans.n[k], `measured, ${["computes", "transfers", "waits"][spans.c[k]]}: ${measured.rows[spans.r[k]].label}`, k, spans),
         ...(spans.v[k] < 0 ? [] : [`predicted ${time(operators.d[spans.v[k]])}`])],
     });
   }
