@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.text import Text
 
+from placewright.report.listing import counted
 from placewright.report.terminal_parts import sentences_of, spaced, table_of, text_of
 from placewright.units import format_seconds
 
@@ -68,14 +69,10 @@ def _sentences(outcome: ManySamples) -> list[str]:
     else:
         told.append(
             f"Gradients equal the unsplit network's (largest relative difference {trained.gradient_error:.2g}); after "
-            f"{_counted(len(outcome.runs_s), 'step')} the weights differ by {trained.weight_error:.2g} of their largest"
+            f"{counted(len(outcome.runs_s), 'step')} the weights differ by {trained.weight_error:.2g} of their largest"
             + (", since adam divides gradients that are mere rounding by their size." if _amplified(trained) else ".")
         )
     return told
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}"
 
 
 def _amplified(trained: Trained) -> bool:
