@@ -33,6 +33,7 @@ __all__ = [
     "row",
     "sentences",
     "table",
+    "text_table",
 ]
 
 KEY = {"activations": "activations (peak)", "saved": "saved for the backward pass"}
@@ -255,6 +256,18 @@ def table(headings: Sequence[str], rows: Sequence[str]) -> str:
     head = "".join(f'<th scope="col"{_TEXT if h in _IN_WORDS else ""}>{escape(h)}</th>' for h in headings)
     body = "\n".join(rows)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
+
+
+def text_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Join rows of plain text under their headings."""
+    labels = headings[1:]
+    return table(
+        headings,
+        [
+            row(escape(first), [(label, escape(cell)) for label, cell in zip(labels, cells, strict=True)])
+            for first, *cells in rows
+        ],
+    )
 
 
 def row(first: str, cells: Sequence[tuple[str, str]], css: str = "") -> str:

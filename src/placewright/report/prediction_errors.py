@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from html import escape
 from types import MappingProxyType
 from typing import Any
 
 from rich.console import RenderableType
 
 from placewright.prediction_errors import KINDS, Piece, PredictionErrors
-from placewright.report.html_parts import row, sentences, table
+from placewright.report.html_parts import sentences, text_table
 from placewright.report.listing import percent
 from placewright.report.terminal_parts import plain_table, sentences_of, spaced
 from placewright.units import format_seconds
@@ -46,15 +45,15 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 
 HEADINGS = ("device", "what", "measured", "predicted", "path, measured", "path, predicted", "share of error")
 
+WORST_HEADINGS = ("operator or transfer", "device", "measured", "predicted", "difference")
+
 
 def prediction_errors_report(found: PredictionErrors) -> RenderableType:
     """Show what each device did, measured and predicted, in the run and on its critical path, and what was most off."""
-    worst = [(_named(p), p.device, *_seconds(p), _signed(p.error_s)) for p in found.worst[:WORST]]
-    headings = ("operator or transfer", "device", "measured", "predicted", "difference")
     return spaced(
         [
             plain_table("where the prediction was off", HEADINGS, _rows(found)),
-            plain_table("most off", headings, worst),
+            plain_table("most off", WORST_HEADINGS, _worst(found)),
             sentences_of(explain_prediction_errors(found)),
         ]
     )
@@ -62,23 +61,8 @@ def prediction_errors_report(found: PredictionErrors) -> RenderableType:
 
 def prediction_errors_html(found: PredictionErrors) -> str:
     """Give the same for a page."""
-    rows = [
-        row(escape(first), [(h, escape(cell)) for h, cell in zip(HEADINGS[1:], cells, strict=True)])
-        for first, *cells in _rows(found)
-    ]
-    headings = ("operator or transfer", "device", "measured", "predicted", "difference")
-    worst = [
-        row(
-            escape(_named(p)),
-            [
-                (h, escape(cell))
-                for h, cell in zip(headings[1:], (p.device, *_seconds(p), _signed(p.error_s)), strict=True)
-            ],
-        )
-        for p in found.worst[:WORST]
-    ]
     told = f'<ul class="sentences">\n{sentences(explain_prediction_errors(found))}\n</ul>'
-    return "\n".join([table(HEADINGS, rows), table(headings, worst), told])
+    return "\n".join([text_table(HEADINGS, _rows(found)), text_table(WORST_HEADINGS, _worst(found)), told])
 
 
 def explain_prediction_errors(found: PredictionErrors) -> list[str]:
@@ -152,6 +136,10 @@ def _rows(found: PredictionErrors) -> Iterator[tuple[str, ...]]:
             first = ""
     total = Piece("wait", "", "", found.measured_s, found.predicted_s)
     yield "the path", "", "", "", *_seconds(total), _share(found, total)
+
+
+def _worst(found: PredictionErrors) -> list[tuple[str, ...]]:
+    return [(_named(p), p.device, *_seconds(p), _signed(p.error_s)) for p in found.worst[:WORST]]
 
 
 def _numbers(found: PredictionErrors, piece: Piece) -> dict[str, float | None]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
 from math import inf
 from typing import Any
 
 from rich.console import RenderableType
 
-from placewright.report.html_parts import row, sentences
-from placewright.report.html_parts import table as html_table
+from placewright.report.html_parts import sentences, text_table
 from placewright.report.listing import counted, percent
 from placewright.report.terminal_parts import plain_table, sentences_of, spaced
 from placewright.sensitivity import REACH, Dependence, Sensitivity
@@ -21,21 +18,16 @@ WORTH = 0.005
 """Loss from which a measurement is recommended."""
 
 
-def sensitivity_report(found: Sensitivity, why: Sequence[str] = ()) -> RenderableType:
-    """Why the plan is as it is, a table of all figures, and what follows from it."""
+def sensitivity_report(found: Sensitivity) -> RenderableType:
+    """Show a table of all figures, and what follows from it."""
     table = plain_table("What the plan depends on", _headings(found), _rows(found))
-    before = [sentences_of(why)] if why else []
-    return spaced([*before, table, sentences_of(explain_sensitivity(found))])
+    return spaced([table, sentences_of(explain_sensitivity(found))])
 
 
 def sensitivity_html(found: Sensitivity) -> str:
-    """Give the same for a page, without why the plan is as it is."""
-    first, *rest = _headings(found)
-    rows = [
-        row(escape(figure), [(h, escape(cell)) for h, cell in zip(rest, cells, strict=True)])
-        for figure, *cells in _rows(found)
-    ]
-    return f'{html_table((first, *rest), rows)}\n<ul class="sentences">\n{sentences(explain_sensitivity(found))}\n</ul>'
+    """Give the same for a page."""
+    told = f'<ul class="sentences">\n{sentences(explain_sensitivity(found))}\n</ul>'
+    return f"{text_table(_headings(found), _rows(found))}\n{told}"
 
 
 def explain_sensitivity(found: Sensitivity) -> list[str]:
