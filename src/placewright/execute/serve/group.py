@@ -51,8 +51,6 @@ class ResidentGroup:
     ----------
     problem, plan
     job : ResidentJob
-    on_failure : callable, optional
-        Called once, from another thread, with what went wrong when a rank has failed after it was ready.
 
     Raises
     ------
@@ -69,10 +67,8 @@ class ResidentGroup:
         Why the group has ended; empty while it runs.
     """
 
-    def __init__(
-        self, problem: Problem, plan: Plan, job: ResidentJob, on_failure: Callable[[str], None] | None = None
-    ) -> None:
-        self._job, self._on_failure = job, on_failure
+    def __init__(self, problem: Problem, plan: Plan, job: ResidentJob) -> None:
+        self._job = job
         self.names = [problem.cluster.devices[i].name for i in plan.devices_used]
         self.ready: list[Ready] = []
         self.failure = ""
@@ -132,8 +128,6 @@ class ResidentGroup:
         for one in waiting:
             if not one.future.cancelled():
                 one.future.set_exception(ExecutionError(reason))
-        if self._on_failure is not None:
-            self._on_failure(reason)
 
     def close(self) -> None:
         """End all processes and wait for their ends. Closing twice does no harm."""
