@@ -40,7 +40,7 @@ class TensorSpec(msgspec.Struct, frozen=True):
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
         """Type of the array that stands for it."""
-        return np.dtype("float32" if self.dtype == BF16 else self.dtype)
+        return _numpy_dtype(self.dtype)
 
     @property
     def count(self) -> int:
@@ -113,16 +113,18 @@ class Reply(msgspec.Struct, frozen=True):
 
 def tensor_of(name: str, array: npt.NDArray[Any], dtype: str = "") -> Tensor:
     """Pack an array; ``dtype`` may say what it stands for."""
-    compact = np.ascontiguousarray(array)
-    return Tensor(name, dtype or str(compact.dtype), tuple(array.shape), compact.tobytes())
+    return Tensor(name, dtype or str(array.dtype), tuple(array.shape), array.tobytes())
 
 
 def array_of(tensor: Tensor) -> npt.NDArray[Any]:
     """Unpack an array, of float32 where it stands for bfloat16."""
-    dtype = np.dtype("float32" if tensor.dtype == BF16 else tensor.dtype)
-    return np.frombuffer(tensor.content, dtype=dtype).reshape(tensor.shape)
+    return np.frombuffer(tensor.content, dtype=_numpy_dtype(tensor.dtype)).reshape(tensor.shape)
 
 
 def tensors_of(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Tensor, ...]:
     """Pack several arrays."""
     return tuple(tensor_of(name, array) for name, array in arrays.items())
+
+
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    return np.dtype("float32" if name == BF16 else name)
