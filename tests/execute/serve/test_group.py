@@ -19,7 +19,7 @@ pytest.importorskip("transformers")
 from placewright.errors import ExecutionError, InvalidInput
 from placewright.execute.generate.generation import greedy
 from placewright.execute.generate.model import unsplit_tokens
-from placewright.execute.generate.run import decoder_job, decoder_of, generate_plan, step_of
+from placewright.execute.generate.run import decoder_job, generate_plan, step_of
 from placewright.execute.serve.engine import RankEngine
 from placewright.execute.serve.group import ResidentGroup
 from placewright.execute.serve.messages import Decoder, Reply, ResidentJob
@@ -53,7 +53,7 @@ def test_two_ranks_generate_what_the_unsplit_decoder_does(group: ResidentGroup) 
         ),
         ("model.layers.1.post_attention_layernorm", "model.layers.1.mlp", "model.layers.2"),
     ]
-    assert decoder_of(group) == Decoder(vocabulary=97, ends=(), longest=64)
+    assert RankEngine(group).decoder == Decoder(vocabulary=97, ends=(), longest=64)
     made = greedy(step_of(group, 0, 60.0), PROMPTS, 6)
     assert made.tokens == unsplit_tokens(MODEL, "random", PROMPTS, 6, ())
 
@@ -61,7 +61,7 @@ def test_two_ranks_generate_what_the_unsplit_decoder_does(group: ResidentGroup) 
 def test_generations_are_under_way_at_once(group: ResidentGroup) -> None:
     """Eight first steps asked for before the first is answered give what each gives alone."""
     engine = RankEngine(group)
-    assert engine.decoder == decoder_of(group) and engine.at_once == 3 and engine.inputs == ()
+    assert engine.at_once == 3 and engine.inputs == ()
     streams = [100 + k for k in range(8)]
     asked = [engine.step(s, [[5 + k, 6]], ()) for k, s in enumerate(streams)]
     together = [future.result(60)[0] for future in asked]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,12 @@ from placewright.errors import ExecutionError, InvalidInput
 from placewright.execute.dispatch import check_timeout
 from placewright.execute.generate.generation import Generation, Step, check_prompts, greedy
 from placewright.execute.generate.placement import Judged, decoder_placement, judged_units
+from placewright.execute.serve.engine import RankEngine
 from placewright.execute.serve.group import ResidentGroup
-from placewright.execute.serve.messages import Decoder, Reply, ResidentJob
+from placewright.execute.serve.messages import ResidentJob
 from placewright.io import PlanFile, read_plan
 
-__all__ = ["Generated", "decoder_job", "decoder_of", "generate_plan", "step_of"]
+__all__ = ["Generated", "decoder_job", "generate_plan", "step_of"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ def generate_plan(
     job = decoder_job(file, plan_path, model, weights, timeout_s)
     tell(f"starting a process for each device in use ({len(file.plan.devices_used)})")
     with ResidentGroup(file.problem, file.plan, job) as group:
-        decoder = decoder_of(group)
+        decoder = RankEngine(group).decoder
+        assert decoder is not None, "ranks that generate say what their decoder is"
         stops = tuple(decoder.ends if ends is None else ends)
         check_prompts(prompts, tokens, decoder)
         tell(f"generating at most {tokens} tokens for each prompt ({len(prompts)})")
@@ -131,24 +132,16 @@ def decoder_job(
     return ResidentJob(str(plan_path), model, weights, timeout_s, generate=True)
 
 
-def decoder_of(group: ResidentGroup) -> Decoder:
-    """Return what the ranks say of their decoder."""
-    return next(ready.decoder for ready in group.ready if ready.decoder is not None)
-
-
 def step_of(group: ResidentGroup, stream: int, timeout_s: float) -> Step:
-    """Make the step of one generation: all ranks take it, and the one with the last unit has the tokens."""
+    """Make the step of one generation, which ends the ranks when it takes too long."""
+    engine = RankEngine(group)
 
     def step(rows: Sequence[Sequence[int]], pads: Sequence[int]) -> Sequence[int]:
-        asked: Future[list[Reply]] = group.tell(
-            kind="step", stream=stream, tokens=tuple(map(tuple, rows)), pads=tuple(pads)
-        )
         try:
-            replies = asked.result(timeout_s)
+            return engine.step(stream, rows, pads).result(timeout_s)
         except FutureTimeout:
             group.fail(f"the ranks did not finish a step within {timeout_s:g} s; give more time with --timeout")
             raise ExecutionError(group.failure) from None
-        return next(reply.tokens for reply in replies if reply.tokens is not None)
 
     return step
 
