@@ -43,7 +43,7 @@ def generate(
 ) -> int:
     """Continue prompts token by token by a decoder whose layers, and their KV cache, are where a plan places them."""
     from placewright.execute.generate.run import generate_plan
-    from placewright.execute.generate.text import parse_tokens, prompts_of, tokenizer_of
+    from placewright.execute.generate.text import parse_token_ids, prompts_of, tokenizer_of
     from placewright.io import read_plan
     from placewright.report import generation_report, generation_to_json
     from placewright.units import parse_seconds
@@ -56,7 +56,7 @@ def generate(
         weights=weights,
         prompts=prompts_of(prompt or [], prompt_ids or [], texts),
         tokens=tokens,
-        ends=None if stop_ids is None else parse_tokens(stop_ids, "--stop-ids"),
+        ends=None if stop_ids is None else parse_token_ids(stop_ids, "--stop-ids"),
         timeout_s=parse_seconds(timeout, "--timeout", "60s"),
         check=check,
         on_progress=progress.tell,

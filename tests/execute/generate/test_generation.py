@@ -11,7 +11,7 @@ import pytest
 from placewright.errors import InvalidInput
 from placewright.execute.generate.generation import Generation, check_prompts, greedy
 from placewright.execute.generate.run import _difference
-from placewright.execute.generate.text import parse_tokens, prompts_of, tokenizer_of
+from placewright.execute.generate.text import parse_token_ids, prompts_of, tokenizer_of
 from placewright.execute.serve.messages import Decoder
 
 DECODER = Decoder(vocabulary=50, ends=(9,), longest=8)
@@ -69,7 +69,7 @@ def test_prompts_are_read_from_numbers_and_from_text(tmp_path: Path) -> None:
     """Text by a tokenizer of a folder: words of a table; without one it is refused, and so are words as numbers."""
     assert prompts_of([], ["1,2 3", "4"], None) == [[1, 2, 3], [4]]
     with pytest.raises(InvalidInput, match=r"--prompt-ids: '-3' is no token"):
-        parse_tokens("1,-3", "--prompt-ids")
+        parse_token_ids("1,-3", "--prompt-ids")
     with pytest.raises(InvalidInput, match="there is no prompt"):
         prompts_of([], [], None)
     with pytest.raises(InvalidInput, match="needs a tokenizer"):

@@ -114,9 +114,8 @@ def relayed_halves(
         moved = relays[0](hidden_of(args, kwargs))
         if not mine[0]:
             count(*args, **kwargs)
-            moved = torch.zeros_like(
-                moved, memory_format=torch.contiguous_format
-            )  # to be written to by the second half
+            # To be written to by the second half.
+            moved = torch.zeros_like(moved, memory_format=torch.contiguous_format)
         args, kwargs = ((moved, *args[1:]), kwargs) if args else ((), {**kwargs, "hidden_states": moved})
         return run(*args, **kwargs)
 

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from placewright.execute.generate.generation import Generation
-from placewright.execute.generate.text import parse_tokens
+from placewright.execute.generate.text import parse_token_ids
 
 __all__ = ["Asked", "add_generation", "asked_of", "generated_text"]
 
@@ -32,8 +32,8 @@ def asked_of(options: argparse.Namespace) -> Asked | None:
     """Return what is asked for; ``None`` where no prompt is given."""
     if not options.prompt_ids:
         return None
-    prompts = tuple(tuple(parse_tokens(text, "--prompt-ids")) for text in options.prompt_ids)
-    ends = None if options.stop_ids is None else tuple(parse_tokens(options.stop_ids, "--stop-ids"))
+    prompts = tuple(tuple(parse_token_ids(text, "--prompt-ids")) for text in options.prompt_ids)
+    ends = None if options.stop_ids is None else tuple(parse_token_ids(options.stop_ids, "--stop-ids"))
     return Asked(prompts, options.tokens, ends)
 
 

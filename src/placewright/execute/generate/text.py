@@ -7,7 +7,7 @@ from pathlib import Path
 
 from placewright.errors import InvalidInput, MissingExtra
 
-__all__ = ["Tokenizer", "parse_tokens", "prompts_of", "tokenizer_of"]
+__all__ = ["Tokenizer", "parse_token_ids", "prompts_of", "tokenizer_of"]
 
 LARGEST_TOKENIZER_BYTES = 256 << 20
 
@@ -62,7 +62,7 @@ def tokenizer_of(folder: Path | None, model: str | None) -> Tokenizer | None:
     return None
 
 
-def parse_tokens(text: str, option: str) -> list[int]:
+def parse_token_ids(text: str, option: str) -> list[int]:
     """Read tokens between commas or spaces.
 
     Raises
@@ -72,7 +72,7 @@ def parse_tokens(text: str, option: str) -> list[int]:
 
     Examples
     --------
-    >>> parse_tokens("464, 2068 7586", "--prompt-ids")
+    >>> parse_token_ids("464, 2068 7586", "--prompt-ids")
     [464, 2068, 7586]
     """
     words = text.replace(",", " ").split()
@@ -95,4 +95,4 @@ def prompts_of(texts: Sequence[str], ids: Sequence[str], tokenizer: Tokenizer | 
     if texts and tokenizer is None:
         raise InvalidInput("a prompt as text needs a tokenizer; give --tokenizer FOLDER, or --prompt-ids 464,2068")
     split = [tokenizer.tokens(text) for text in texts] if tokenizer is not None else []
-    return [*split, *(parse_tokens(text, "--prompt-ids") for text in ids)]
+    return [*split, *(parse_token_ids(text, "--prompt-ids") for text in ids)]
