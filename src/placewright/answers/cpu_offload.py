@@ -76,14 +76,16 @@ def _fetched(problem: Problem, plan: Plan, cpu: int, others: list[int]) -> list[
     begin = f"To compute them on {target!r} in {format_seconds(here)}, their {format_bytes(weights)} of weights"
     if pays == float("inf"):
         return [*said, f"{begin} need not be fetched at any bandwidth: that is no faster."]
-    per_byte = float(problem.cluster.seconds_per_byte[cpu, best])
     if not np.isfinite(problem.cluster.latency_s[cpu, best]):
         return [*said, f"{begin} would have to be fetched each time, and no link joins the two."]
-    said.append(f"{begin} would have to be fetched each time, which pays from {_bandwidth(pays)} on; ")
+    per_byte = float(problem.cluster.seconds_per_byte[cpu, best])
     given = 1 / per_byte if per_byte > 0 else float("inf")
     better = "fetching would beat computing there" if given > pays else "computing there is better"
-    said[-1] += f"the link has {_bandwidth(given)}, so {better}."
-    return said
+    return [
+        *said,
+        f"{begin} would have to be fetched each time, which pays from {_bandwidth(pays)} on; the link has "
+        f"{_bandwidth(given)}, so {better}.",
+    ]
 
 
 def _read_bytes(problem: Problem, rows: npt.NDArray[np.intp]) -> int:

@@ -37,5 +37,6 @@ def holdings(problem: Problem, plan: Plan, evaluation: Evaluation) -> list[str]:
             sentence += f"; that is {share} of {format_bytes(use.limit_bytes)}"
         said.append(sentence + ".")
     if len(used) > MOST_DEVICES:
-        said.append(f"{counted(len(used) - MOST_DEVICES, 'more device')} hold the rest.")
+        more = len(used) - MOST_DEVICES
+        said.append(f"{counted(more, 'more device')} {'holds' if more == 1 else 'hold'} the rest.")
     return said
