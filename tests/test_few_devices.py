@@ -102,6 +102,18 @@ def test_few_of_many_unlike_devices_are_found_at_once() -> None:
     assert all_but_one.result.value_s == pytest.approx(6.0)
 
 
+def test_a_set_that_is_infeasible_says_nothing_of_another_without_a_plan() -> None:
+    """Two of three devices hold all 200 B, which a heuristic does not find; each other two are too small."""
+    sizes = [27, 26, 23, 21, 19, 17, 16, 14, 13, 12, 7, 5]  # 27 + 23 + 19 + 14 + 12 + 5 = 100
+    graph = OperatorGraph([Operator(f"v{k}", weight_bytes=size) for k, size in enumerate(sizes)])
+    devices = [Device("x", memory_bytes=100), Device("y", memory_bytes=100), Device("z", memory_bytes=1)]
+    cluster = Cluster(devices, [Link(0.0, 1e9, link_class="same-host")])
+    problem = Problem(graph, cluster, np.ones((len(sizes), 3)))
+    few = solve_on_few(problem, 2, solver="etf", budget=0)
+    assert few.result.plan is None and not few.result.infeasible
+    assert [wish.device for wish in few.problem.wishes] == ["z"]
+
+
 @pytest.mark.parametrize(("most", "min_gain"), [(0, 0.0), (4, 0.0), (None, 1.0), (None, -0.1)])
 def test_wishes_out_of_range(most: int | None, min_gain: float) -> None:
     """The limit is named."""

@@ -148,7 +148,7 @@ def solve_on_few(
         look(choice, FIRST_LOOK / (len(choices) - k) if len(choices) > 1 else 1.0)
     for count in counts:
         _look_again([c for c in choices if len(c.devices) == count], look, len(counts), clock)
-    best = {count: min((c for c in choices if len(c.devices) == count), key=_value) for count in counts}
+    best = {count: min((c for c in choices if len(c.devices) == count), key=_standing) for count in counts}
     chosen = _worth_it(best, min_gain)
     values = {count: c.result.value_s for count, c in best.items()}
     bounds = {count: min(_bound(c) for c in choices if len(c.devices) == count) for count in counts}
@@ -158,6 +158,11 @@ def solve_on_few(
 
 def _value(choice: _Choice) -> float:
     return choice.result.value_s
+
+
+def _standing(choice: _Choice) -> tuple[float, bool]:
+    """The least is the best choice; where there is no plan at all, one that may have one, as not all are infeasible."""
+    return _value(choice), bool(choice.result.infeasible)
 
 
 def _bound(choice: _Choice) -> float:
