@@ -217,6 +217,12 @@ def test_names_of_older_checkpoints_are_known(tmp_path):
     assert sizes == {"model.layers.2.mlp.experts.3": 100, "model.layers.2.mlp.gate": 10}
 
 
+def test_the_head_of_older_gpt_neox_checkpoints_is_known(tmp_path):
+    """Transformers called it ``embed_out``, as the files of Pythia do."""
+    folder = folder_of(tmp_path, [{"embed_out.weight": 100}], {**LLAMA, "model_type": "gpt_neox"})
+    assert read_language_model(f"hf:{folder}").model.weight_bytes == {"lm_head": 100}
+
+
 def test_files_that_the_package_writes_are_read(tmp_path):
     """Sizes equal those of the tensors that were written."""
     torch = pytest.importorskip("torch")

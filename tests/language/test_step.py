@@ -127,9 +127,27 @@ def test_a_quantised_configuration_gives_the_format(said, name, bits):
     assert held["model.layers.3.mlp.down_proj"] == 4096 * 14_336 * (16 if kept else bits) / 8
 
 
+LLAVA = {
+    "model_type": "llava",
+    "vision_config": {
+        **dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers"), 2),
+        **{"image_size": 28, "patch_size": 14},
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
+def test_a_vision_language_model_has_the_dtype_of_the_whole(name):
+    """It stands beside the configurations of its two halves, where that of the text has none of its own."""
+    text = {key: value for key, value in LLAMA_8B.items() if key != "dtype"}
+    assert model_of({**LLAVA, "text_config": text, name: "float32"}).dtype == "fp32"
+    assert model_of({**LLAVA, "text_config": LLAMA_8B, name: "float32"}).dtype == "bf16"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        ({**LLAVA, "text_config": {**LLAMA_8B, "model_type": "rwkv"}}, "text_config: model_type 'rwkv' is not known"),
         ({"model_type": "rwkv"}, "model_type 'rwkv' is not known"),
         ({"hidden_size": None}, "hidden_size"),
         ({"hidden_size": "large"}, "hidden_size is 'large'; give a whole number from 1 to 2^31"),

@@ -64,12 +64,11 @@ def add_decoder(parts: Parts, config: Configuration, family: Family, root: str, 
         x = parts.elementwise(f"{root}.merge", "copy", (x, *reads), hidden)
     for k, cache in enumerate(model.caches):
         x = model.layer(f"{root}.{family.layers}.{k}", k, cache, x)
-    head = "embed_out" if family.embed == "embed_in" and "lm_head" in config.given else "lm_head"
-    parts.within(head)
+    parts.within("lm_head")
     x = parts.norm(f"{root}.{family.final_norm}", (x,), hidden, weights=model.norm_weights(hidden))
     tied = f"{root}.{family.embed}" if config.flag("tie_word_embeddings", family.tied) else ""
     parts.stream = "last"
-    parts.linear(head, (x,), hidden, vocabulary, bias=family.head_bias, tied=tied)
+    parts.linear("lm_head", (x,), hidden, vocabulary, bias=family.head_bias, tied=tied)
 
 
 class _Decoder:

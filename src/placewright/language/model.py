@@ -19,9 +19,14 @@ from placewright.language.vision import SEEING, add_vision
 __all__ = ["LanguageModel", "model_of"]
 
 _TEXT_OF: Mapping[str, str] = MappingProxyType(
-    {"qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen2_5_vl": "qwen2", "qwen2_5_vl_text": "qwen2"}
+    {
+        "llava": "llama",
+        "gemma3": "gemma3_text",
+        "paligemma": "gemma",
+        **dict.fromkeys(("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), "qwen2"),
+    }
 )
-"""Families of decoders that have another name inside a vision-language model."""
+"""Families of decoders that have another name inside a vision-language model, or none of their own."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,8 @@ def model_of(given: Mapping[str, Any], name: str = "") -> LanguageModel:
         )
     reach = next((n for n in ("max_position_embeddings", "max_target_positions") if text.value(n) is not None), None)
     longest = None if reach is None else text.count(reach)
-    dtype = DTYPES.get(str(text.value("dtype") or text.value("torch_dtype") or given.get("torch_dtype")), "")
+    said = (c.get(name) for c in (text.given, given) for name in ("dtype", "torch_dtype"))
+    dtype = DTYPES.get(str(next(filter(None, said), "")), "")
     encodes = kind in ENCODER_DECODERS and "source" not in tokens
     return LanguageModel(
         name or kind,
@@ -118,7 +124,10 @@ def _seeing(parts: Parts, given: Mapping[str, Any], kind: str) -> tuple[Configur
     whole = Configuration(given)
     inner = given["text_config"] if isinstance(given.get("text_config"), Mapping) else given
     of_text = str(inner.get("model_type", kind))
-    family = FAMILIES[of_text if of_text in FAMILIES else _TEXT_OF.get(of_text, "llama")]
+    family = FAMILIES.get(_TEXT_OF.get(of_text, of_text))
+    if family is None:
+        known = ", ".join(sorted((*FAMILIES, *_TEXT_OF)))
+        raise InvalidInput(f"model_type {of_text!r} is not known; these are: {known}", what="text_config")
     tied = given.get("tie_word_embeddings", inner.get("tie_word_embeddings"))
     text = Configuration({**inner, "tie_word_embeddings": tied}, family.aliases, family.defaults, "text_config")
     seen, tokens = add_vision(parts, whole, text.count("hidden_size"))

@@ -14,7 +14,7 @@ __all__ = ["TrueSizes", "checkpoint_paths", "gguf_paths", "true_sizes"]
 
 _RENAMED = (
     (re.compile(r"^language_model\.model\."), "model.language_model."),
-    (re.compile(r"^language_model\.lm_head\."), "lm_head."),
+    (re.compile(r"^(?:language_model\.lm_head|embed_out)\."), "lm_head."),
     (re.compile(r"^(?:model\.)?vision_tower\.vision_model\."), "model.vision_tower."),
     (re.compile(r"^multi_modal_projector\."), "model.multi_modal_projector."),
     (re.compile(r"^visual\."), "model.visual."),
