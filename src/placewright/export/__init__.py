@@ -151,7 +151,8 @@ def export_plan(
         return target.write(as_it_is(problem, plan), Path(folder))
     found = nearest(problem, plan, target.rules, budget=budget, seed=seed)
     made = target.write(found, Path(folder))
-    return replace(made, notes=(*made.notes, *_notes(problem, found, target.rules)))
+    loss = (found.loss,) if found.loss else ()
+    return replace(made, notes=(*loss, *made.notes, *_notes(problem, found, target.rules)))
 
 
 def _notes(problem: Problem, found: Nearest, rules: Rules) -> Iterator[str]:

@@ -55,4 +55,4 @@ def write(found: Nearest, folder: Path) -> Exported:
         "max_memory": {key: int(limit) for key, limit in limits.items() if math.isfinite(limit)},
     }
     text = msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
-    return Exported(text, (found.loss,) if found.loss else ())
+    return Exported(text)

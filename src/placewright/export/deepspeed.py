@@ -42,4 +42,4 @@ def write(found: Nearest, folder: Path) -> Exported:
     layers = sorted(devices, key=lambda path: order.index(devices[path]))
     counts = [sum(devices[path] == device for path in layers) for device in order]
     text = PROGRAM.format(comments=stage_lines(found), layers=layers, stages=len(order), parts=[0, *accumulate(counts)])
-    return Exported(text, (found.loss,) if found.loss else ())
+    return Exported(text)

@@ -37,4 +37,4 @@ def write(found: Nearest, folder: Path) -> Exported:
         if len(set(row.values())) == 1:
             made[component] = {"": next(iter(row.values()))}
     text = msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n"
-    return Exported(text, (found.loss,) if found.loss else ())
+    return Exported(text)

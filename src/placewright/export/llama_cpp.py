@@ -63,7 +63,7 @@ def write(found: Nearest, folder: Path) -> Exported:
         (stage.device, n) for stage, n in zip(found.stages, found.layers, strict=True) if _is_gpu(cluster, stage.device)
     ]
     options = ["llama-server", "--model", "MODEL.gguf", "--fit", "off"]
-    notes = [found.loss] if found.loss else []
+    notes = []
     if not on_gpus:
         options += ["--n-gpu-layers", "0", "--device", "none"]
     else:

@@ -26,5 +26,4 @@ def write(found: Nearest, folder: Path) -> Exported:
     return Exported(
         f"{stage_lines(found)}--pipeline-model-parallel-size {len(layers)} "
         f'--pipeline-model-parallel-layout "{"|".join(layers)}"\n',
-        (found.loss,) if found.loss else (),
     )

@@ -79,7 +79,7 @@ def write(found: Nearest, folder: Path) -> Exported:
     if any(cluster.devices[i].kind != "cpu" for i in words):
         providers.insert(0, "CUDAExecutionProvider")
     listed = "{\n" + "".join(f"    {name!r}: {device!r},\n" for name, device in rows.items()) + "}"
-    notes = [found.loss] if found.loss else []
+    notes = []
     if len(providers) > 1:
         notes.append("PROVIDERS names CUDA; put another provider there if the accelerator is none of CUDA's")
     return Exported(PROGRAM.format(settings=settings, providers=providers, devices=listed), tuple(notes))

@@ -69,9 +69,7 @@ def write(found: Nearest, folder: Path) -> Exported:
         if tensor.output:
             rows.setdefault(tensor.name, words[int(found.plan.device_of[tensor.producer])])
     listed = "{\n" + "".join(f"    {name!r}: {device!r},\n" for name, device in rows.items()) + "}"
-    return Exported(
-        PROGRAM.format(order=list(dict.fromkeys(words.values())), devices=listed), (found.loss,) if found.loss else ()
-    )
+    return Exported(PROGRAM.format(order=list(dict.fromkeys(words.values())), devices=listed))
 
 
 def _word(found: Nearest, device: int) -> str:

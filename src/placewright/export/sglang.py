@@ -28,7 +28,7 @@ def write(found: Nearest, folder: Path) -> Exported:
         f"{visible(cluster, devices)}SGLANG_PP_LAYER_PARTITION={counts} python -m sglang.launch_server "
         f"--model-path MODEL --pp-size {len(devices)} --tp-size 1"
     )
-    notes = [found.loss] if found.loss else []
+    notes = []
     if len(hosts) > 1:
         notes.append(f"run it on each of {', '.join(hosts)} with --node-rank 0, 1, ... in this order")
         command += f" --nnodes {len(hosts)} --dist-init-addr {shlex.quote(hosts[0])}:50000 --node-rank RANK"

@@ -21,7 +21,7 @@ class Exported:
     text : str
         Of the file; empty where there are several.
     notes : tuple of str
-        What the text leaves out, and what the plan loses.
+        What the text leaves out; that of what the plan loses is put before them by the caller of ``write``.
     files : mapping of str to bytes
         Content by name, where the target reads a folder.
     """

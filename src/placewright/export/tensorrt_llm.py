@@ -27,5 +27,4 @@ def write(found: Nearest, folder: Path) -> Exported:
         f"pipeline_parallel_size: {len(devices)}\n"
         "tensor_parallel_size: 1\n"
         f"pp_partition: [{', '.join(map(str, found.layers))}]\n",
-        (found.loss,) if found.loss else (),
     )

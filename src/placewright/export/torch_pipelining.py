@@ -79,7 +79,7 @@ def write(found: Nearest, folder: Path) -> Exported:
         devices=["cpu" if number < 0 else f"cuda:{number}" for number in numbers],
         network=location if re.fullmatch(r"[\w.]+:\w+", location) else "package.module:function",
     )
-    notes = [found.loss] if found.loss else []
+    notes = []
     hosts = list(dict.fromkeys(cluster.devices[stage.device].host for stage in found.stages))
     if len(hosts) > 1:
         notes.append(f"stages are on the hosts {', '.join(hosts)}; start torchrun on each with --nnodes and its ranks")

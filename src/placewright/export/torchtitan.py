@@ -38,5 +38,4 @@ def write(found: Nearest, folder: Path) -> Exported:
         f"{stage_lines(found)}[parallelism]\n"
         f"pipeline_parallel_degree = {len(parts)}\n"
         f"module_fqns_per_model_part = {json.dumps(parts)}\n",
-        (found.loss,) if found.loss else (),
     )

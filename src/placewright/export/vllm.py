@@ -29,7 +29,7 @@ def write(found: Nearest, folder: Path) -> Exported:
     )
     if len(hosts) > 1:
         command += " --distributed-executor-backend ray"
-    notes = [found.loss] if found.loss else []
+    notes = []
     if len(hosts) > 1:
         notes.append("ranks are on several hosts; start the Ray cluster so that they come in the order of the comments")
     return Exported(f"{stage_lines(found)}{command}\n", tuple(notes))
