@@ -59,16 +59,6 @@ def row_of(n: int, devices: int) -> Problem:
     return Problem(graph, cluster, np.ones((n, devices)), "makespan")
 
 
-def test_devices_in_order_are_taken_in_that_order() -> None:
-    """Three of four layers fit a device; with an order given, no block goes back to a device before."""
-    problem = row_of(8, 4)
-    split = split_chain(problem, [[v] for v in range(8)], [3, 1, 0], in_order=True)
-    assert split is not None
-    at = list(dict.fromkeys(split.device_of_group))
-    assert at == [i for i in [3, 1, 0] if i in at]
-    assert split.value_s == pytest.approx(8 + 2 * (0.5 + 100 / 1e9))  # 8 layers, 3 blocks, 2 cuts
-
-
 def test_many_alike_devices_are_no_more_work_than_a_few() -> None:
     """Of 40 devices that can be exchanged only the number in use counts; 2**40 sets would not end."""
     problem = row_of(60, 40)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placewright.export.modules import main_stack, module_devices, parted, units_of
+from placewright.export.modules import main_stack, module_devices, units_of
 from placewright.graph import Operator, OperatorGraph, Tensor
 
 
@@ -63,14 +63,6 @@ def test_a_fused_module_is_where_the_operator_is_that_holds_it() -> None:
         "m.h.1": 0,
         "head": 1,
     }
-
-
-def test_units_on_several_devices_are_found() -> None:
-    """Only a module whose operators are apart is reported."""
-    made = graph("h.0.a", "h.0.b", "h.1.a")
-    units = units_of(made)
-    assert [u.path for u in parted(units, np.array([0, 1, 1], dtype=np.int32))] == ["h.0"]
-    assert parted(units, np.array([0, 0, 1], dtype=np.int32)) == []
 
 
 @pytest.mark.parametrize(

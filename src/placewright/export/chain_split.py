@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,6 @@ def split_chain(
     devices: Sequence[int],
     *,
     first_only: Sequence[int] = (),
-    in_order: bool = False,
     capacity_bytes: Floats | None = None,
 ) -> ChainSplit | None:
     """Split groups that stand in a row among devices, each of which takes one block of groups or none.
@@ -73,8 +72,6 @@ def split_chain(
         That may be used.
     first_only : sequence of int
         Of them those that may take the first block only.
-    in_order : bool
-        Whether blocks follow the order of ``devices``.
     capacity_bytes : (D,) array, optional
         Instead of the cluster's, for weights and KV cache.
 
@@ -84,12 +81,12 @@ def split_chain(
         ``None`` when no split fits.
     """
     tables = _Tables(problem, groups, devices, capacity_bytes)
-    kinds = _classes(problem, devices, in_order)
+    kinds = _classes(problem, devices)
     best = _search(tables, kinds, [k for k, i in enumerate(devices) if i in set(first_only)])
     if best is None:
         return None
     value, at = best
-    return ChainSplit(value, tuple(devices[k] for k in at), tables.exact and (in_order or kinds is not None))
+    return ChainSplit(value, tuple(devices[k] for k in at), tables.exact and kinds is not None)
 
 
 def placed(problem: Problem, groups: Sequence[Sequence[int]], at: Sequence[int]) -> npt.NDArray[np.int32]:
@@ -100,10 +97,8 @@ def placed(problem: Problem, groups: Sequence[Sequence[int]], at: Sequence[int])
     return device
 
 
-def _classes(problem: Problem, devices: Sequence[int], in_order: bool) -> list[list[int]] | None:
+def _classes(problem: Problem, devices: Sequence[int]) -> list[list[int]] | None:
     """Positions of devices that can be exchanged; ``None``: devices are taken in the order given."""
-    if in_order:
-        return None
     of = symmetry_of(problem).device_class
     rows: dict[int, list[int]] = {}
     for k, i in enumerate(devices):
@@ -163,15 +158,10 @@ class _Tables:
         sizes = np.array([graph.tensors[u].size_bytes for u in crossing], dtype=np.float64)
         uniform = True
         first: Floats | None = None
-        for a, b in product(range(self.D), repeat=2):
-            if a == b:
-                continue
+        table = problem.transfer_table
+        for a, b in permutations(range(self.D), 2):
             i, j = devices[a], devices[b]
-            table = problem.transfer_table
-            if table is not None:
-                c = table[crossing, i, j]
-            else:
-                c = cluster.latency_s[i, j] + sizes * cluster.seconds_per_byte[i, j]
+            c = cluster.transfer_table(sizes, [i], [j])[:, 0, 0] if table is None else table[crossing, i, j]
             first = c if first is None else first
             uniform = uniform and bool(np.allclose(c, first, rtol=1e-12, atol=0, equal_nan=True))
             c = np.where(np.isfinite(c), c, 1e30)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from placewright.graph import Operator, OperatorGraph
 
-__all__ = ["Unit", "main_stack", "module_devices", "parted", "unit_of_operators", "units_of"]
+__all__ = ["Unit", "main_stack", "module_devices", "unit_of_operators", "units_of"]
 
 NODE_NAMES = frozenset(
     [
@@ -145,11 +145,6 @@ def main_stack(units: Sequence[Unit]) -> str:
         if unit.stack:
             count[unit.stack] = count.get(unit.stack, 0) + 1
     return max(count, key=lambda stack: count[stack], default="")
-
-
-def parted(units: Sequence[Unit], device_of: npt.NDArray[np.int32]) -> list[Unit]:
-    """Units whose operators are on several devices."""
-    return [unit for unit in units if len(set(device_of[list(unit.operators)].tolist())) > 1]
 
 
 def module_devices(graph: OperatorGraph, device_of: npt.NDArray[np.int32]) -> dict[str, int]:

@@ -387,8 +387,6 @@ def _anywhere(
     among = replace(problem.times, processing_s=times)
     whole = Problem(tied, problem.cluster, among, problem.objective, problem.wishes, problem.name)
     result = solve(whole, budget=clock, seed=seed)
-    if result.infeasible:
-        return None
     if result.plan is None:
         return None
     judged = plan_for(problem, result.plan.device_of, schedule=result.plan.schedule, call_of=result.plan.call_of)

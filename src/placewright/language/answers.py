@@ -84,7 +84,7 @@ def explain_steps(posed: PosedModel, plan: Plan, evaluation: Evaluation) -> list
                     "which is a lower bound of that where operators run side by side."
                 )
         if "decode" in took:
-            said.append(_rates(took["decode"], batch, "token"))
+            said.append(_rates(took["decode"], batch))
         if len(posed.phases) == 1 and posed.phases[0].name == "prefill":
             tokens = posed.asked.prompt or 0
             said.append(f"That is {batch * tokens / took['prefill']:.4g} tokens/s read.")
@@ -102,12 +102,12 @@ def explain_steps(posed: PosedModel, plan: Plan, evaluation: Evaluation) -> list
     return said
 
 
-def _rates(seconds: float, batch: int, what: str) -> str:
+def _rates(seconds: float, batch: int) -> str:
     rate = f"{1 / seconds:.4g} tokens/s" if seconds else "no time"
     if batch == 1 or not seconds:
-        return f"A {what} takes {format_seconds(seconds)}: {rate}."
+        return f"A token takes {format_seconds(seconds)}: {rate}."
     return (
-        f"A {what} takes {format_seconds(seconds)}: {rate} for each of {batch} sequences, {batch / seconds:.4g} in all."
+        f"A token takes {format_seconds(seconds)}: {rate} for each of {batch} sequences, {batch / seconds:.4g} in all."
     )
 
 

@@ -137,8 +137,6 @@ def module_names(family: Family) -> Mapping[str, str]:
     }
     if len(family.queries) == 3:
         names |= {f"attn_{k}": f"{attention}.{name}" for k, name in zip("qkv", family.queries, strict=True)}
-        if family.experts is not None and "q_proj" in family.queries:
-            names["attn_q"] = f"{attention}.q_proj"
     else:
         names["attn_qkv"] = f"{attention}.{family.queries[0]}"
     *ups, down = family.products
