@@ -99,6 +99,13 @@ def test_llama_cpp_puts_every_layer_where_the_plan_has_it(counts: dict[str, int]
     assert (option(words, "--split-mode") == "none") == (len(counts) == 1)
 
 
+def test_llama_cpp_numbers_the_devices_of_each_backend() -> None:
+    """A Radeon behind a GeForce is ROCm's first device, and the GeForce after it CUDA's second."""
+    mixed = [Device("a", model="rtx-3090"), Device("b", model="rx-7900-xtx"), Device("c", model="rtx-3090")]
+    words = last_line(exported("llama.cpp", {"a": 2, "b": 2, "c": 2}, mixed).text)
+    assert option(words, "--device") == "CUDA0,ROCm0,CUDA1"
+
+
 def test_llama_cpp_runs_where_its_cpu_is() -> None:
     """The embedding is in RAM of host a, so the accelerator of host b is reached over the network."""
     away = [Device("ram", kind="cpu", host="a"), Device("gpu", model="rtx-4090", host="b")]

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from placewright.cluster import Cluster
-from placewright.export.device_words import accelerator_index
+from placewright.export.device_words import numbered_word
 from placewright.export.modules import module_devices
 from placewright.export.nearest import Nearest, Rules
 from placewright.export.target import Exported
@@ -31,12 +31,10 @@ KEYS = {"apple": "mps", "arc": "xpu:{}"}
 
 def device_key(cluster: Cluster, device: int) -> int | str:
     """Return accelerate's word for a device."""
-    number = accelerator_index(cluster, device)
-    if number < 0:
+    if cluster.devices[device].kind == "cpu":
         return "cpu"
-    model = cluster.devices[device].model
-    word = next((word for begin, word in KEYS.items() if model.startswith(begin)), None)
-    return number if word is None else word.format(number)
+    word = numbered_word(cluster, device, KEYS, "{}")
+    return int(word) if word.isdecimal() else word
 
 
 def device_map(found: Nearest) -> dict[str, int | str]:

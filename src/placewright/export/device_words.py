@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from placewright.cluster import Cluster
 from placewright.export.modules import Unit
 from placewright.export.nearest import Nearest
 
-__all__ = ["accelerator_index", "listed_units", "stage_lines", "visible"]
+__all__ = ["accelerator_index", "listed_units", "numbered_word", "stage_lines", "visible"]
 
 
 def accelerator_index(cluster: Cluster, device: int) -> int:
@@ -24,6 +24,34 @@ def accelerator_index(cluster: Cluster, device: int) -> int:
     if own.kind == "cpu":
         return -1
     return sum((d.kind, d.host) == (own.kind, own.host) for d in cluster.devices[:device])
+
+
+def numbered_word(cluster: Cluster, device: int, words: Mapping[str, str], default: str) -> str:
+    """Return a runtime's word for an accelerator, which counts those of its host that it has the same word for.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    device : int
+    words : mapping of str to str
+        Word, with ``{}`` for the number, by how an entry of the catalogue begins.
+    default : str
+        Of entries that begin otherwise.
+
+    Examples
+    --------
+    >>> from placewright.cluster import Device
+    >>> pair = Cluster([Device("a", model="rtx-3090"), Device("b", model="rx-7900-xtx")])
+    >>> numbered_word(pair, 1, {"rx-": "ROCm{}"}, "CUDA{}")
+    'ROCm0'
+    """
+
+    def said(i: int) -> tuple[str, str, str]:
+        own = cluster.devices[i]
+        word = next((word for begin, word in words.items() if own.model.startswith(begin)), default)
+        return (own.kind, own.host, word)
+
+    return said(device)[-1].format(sum(said(i) == said(device) for i in range(device)))
 
 
 def visible(cluster: Cluster, devices: Sequence[int]) -> str:

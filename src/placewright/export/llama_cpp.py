@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from placewright.cluster import Cluster
-from placewright.export.device_words import accelerator_index, stage_lines
+from placewright.export.device_words import numbered_word, stage_lines
 from placewright.export.modules import main_stack, units_of
 from placewright.export.nearest import Nearest, Rules
 from placewright.export.target import Exported
@@ -51,9 +51,7 @@ def device_name(cluster: Cluster, device: int) -> str:
     >>> device_name(Cluster([Device("a"), Device("b", model="rtx-3090")]), 1)
     'CUDA1'
     """
-    model = cluster.devices[device].model
-    name = next((word for begin, word in BACKENDS.items() if model.startswith(begin)), "CUDA{}")
-    return name.format(accelerator_index(cluster, device))
+    return numbered_word(cluster, device, BACKENDS, "CUDA{}")
 
 
 def write(found: Nearest, folder: Path) -> Exported:
