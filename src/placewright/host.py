@@ -7,6 +7,7 @@ import ctypes
 import os
 import platform
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,11 +28,13 @@ __all__ = [
     "keep_freed_memory",
     "memory_bytes",
     "rest",
+    "running_kernel",
 ]
 
 USUAL_CACHE_BYTES = 32 << 20
 """Of a last-level cache where the machine doesn't tell."""
 
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _PR_SET_PDEATHSIG = 1
 _GPUS = Path("/proc/driver/nvidia/gpus")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -95,6 +98,17 @@ def memory_bytes() -> int:
             with contextlib.suppress(OSError, ValueError):
                 total = min(total, int((level / file).read_text()))
     return total
+
+
+def running_kernel() -> str:
+    """Name of the kernel that runs here, which no other one has, nor this machine's after its next start.
+
+    Processes to which it is the same share the clock of ``time.monotonic``. Where the system doesn't tell it is the
+    host's name, which two machines may have in common.
+    """
+    with contextlib.suppress(OSError):
+        return _BOOT.read_text(encoding="ascii").strip()
+    return socket.gethostname()
 
 
 def cpu_name() -> str:

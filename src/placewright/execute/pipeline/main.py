@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from placewright.execute.pipeline.options import Many
 from placewright.execute.pipeline.outcome import ManySamples, Share, Trained, steady_s
 from placewright.execute.ranks.join import joined
 from placewright.execute.ranks.network import RankNetwork
+from placewright.host import running_kernel
 from placewright.io import read_plan
 from placewright.objective import MaxLoad, Throughput
 from placewright.plan import Plan
@@ -135,12 +135,12 @@ class _Ranks:
             passed = [self._run() for _ in range(self._runs)]
         else:
             passed, first, last = self._train(self._weights)
-        rows = self._gathered((socket.gethostname(), passed))
+        rows = self._gathered((running_kernel(), passed))
         weights = self._gathered((first, last)) if training and self._network.whole else None
         dist.barrier()  # nobody closes a connection that another one still reads from
         if rows is None:
             return None
-        one_host = len({host for host, _ in rows}) == 1
+        one_host = len({kernel for kernel, _ in rows}) == 1
         runs = [[row[k] for _, row in rows] for k in range(self._runs)]
         steady = tuple(_steady(run, 0 if training else self._pipeline.in_flight, one_host) for run in runs)
         walls = tuple(max(max(p.ended_s.values(), default=p.began_s) - p.began_s for p in run) for run in runs)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
+from placewright.host import running_kernel
 
 __all__ = ["Clocks", "compare_clocks"]
 
 ROUNDS = 20
 """Questions to each rank; the one that was answered fastest counts."""
-
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-"""Names a running kernel: two ranks that read the same share the clock of ``time.monotonic``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ def compare_clocks() -> Clocks:
     """
     rank, world = dist.get_rank(), dist.get_world_size()
     kernels: list[object] = [None] * world
-    dist.all_gather_object(kernels, _kernel())
+    dist.all_gather_object(kernels, running_kernel())
     ahead, error = [0.0] * world, 0.0
     for r in (r for r in range(1, world) if kernels[r] != kernels[0]):
         if rank == 0:
@@ -74,10 +71,3 @@ def _answer() -> None:
     dist.recv(told, 0)
     told[0] = time.monotonic()
     dist.send(told, 0)
-
-
-def _kernel() -> str:
-    try:
-        return _BOOT.read_text(encoding="ascii").strip()
-    except OSError:
-        return socket.gethostname()

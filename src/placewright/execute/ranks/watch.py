@@ -24,6 +24,7 @@ from typing import Any, Self
 from placewright.errors import DeviceLost, ExecutionError, PlacewrightError
 from placewright.execute.ranks.doing import DOING, failing_operator, operator_at_work
 from placewright.execute.ranks.faults import SILENT_S, State, cause_of, error_of, line_of, out_of_memory, too_slow
+from placewright.host import running_kernel
 
 __all__ = ["Watch"]
 
@@ -43,8 +44,6 @@ GONE = "the store at which the ranks meet does not answer: the host of rank 0 is
 
 FAILED = "placewright/failed"
 """Key under which the first cause stands."""
-
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Watch:
@@ -275,9 +274,10 @@ def _parent(pid: int) -> int | None:
 
 
 def _host() -> str:
+    """Where a process can be found by its number."""
     with contextlib.suppress(OSError):
-        return f"{_BOOT.read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
-    return socket.gethostname()
+        return f"{running_kernel()} {Path('/proc/self/ns/pid').readlink()}"
+    return running_kernel()
 
 
 def _first_line(error: BaseException) -> str:
