@@ -161,7 +161,7 @@ def _value(choice: _Choice) -> float:
 
 
 def _standing(choice: _Choice) -> tuple[float, bool]:
-    """The least is the best choice; where there is no plan at all, one that may have one, as not all are infeasible."""
+    """Rank a choice by its value; without any plan, one that may have one comes before one that is infeasible."""
     return _value(choice), bool(choice.result.infeasible)
 
 
