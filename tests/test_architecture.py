@@ -39,13 +39,10 @@ ROWS = (
     ("costs",),
     ("language",),
     ("execute",),
-    ("export", "objective_flags", "memory_flags", "whatif"),
-    ("language_flags",),
-    ("posing_language", "posing_memory", "posing_plan", "posing_times"),
+    ("export", "whatif"),
     ("posing",),
     ("report",),
     ("answers",),
-    ("options",),
     ("cli",),
 )
 """Data flows down: a module imports from rows above its own, and from its own package."""

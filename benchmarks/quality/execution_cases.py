@@ -16,7 +16,7 @@ from placewright.cluster import Cluster, Device, Link
 from placewright.evaluate import evaluate
 from placewright.execute.probe.link_fit import fit_link
 from placewright.objective import Objective
-from placewright.posing import pose
+from placewright.posing.pose import pose
 from placewright.problem import Times
 
 __all__ = ["HANDED_BYTES", "SIZES_BYTES", "as_measured", "links_of", "profiled", "tight"]

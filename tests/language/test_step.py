@@ -11,9 +11,9 @@ from placewright.costs.weight_formats import weight_format
 from placewright.errors import InvalidInput
 from placewright.language import Formats, Part, Step, model_of, step_graph
 from placewright.language.part import Share
-from placewright.language_flags import LanguageFlags
-from placewright.memory_flags import MemoryFlags
 from placewright.objective import Makespan
+from placewright.posing.language_flags import LanguageFlags
+from placewright.posing.memory_flags import MemoryFlags
 
 LLAMA_8B = {
     "model_type": "llama",

@@ -12,13 +12,13 @@ from typer.exceptions import TyperException
 from placewright import __version__
 from placewright.cli.console import EXIT_INTERRUPTED, complain
 from placewright.cli.machine import calibrate, doctor, probe, profile
+from placewright.cli.options import CataloguePath
 from placewright.cli.planning import compare, convert, plan, solvers
 from placewright.cli.plans import evaluate, explain, export, run, show, verify
 from placewright.cli.serving import generate, serve
 from placewright.cli.wishing import whatif
 from placewright.errors import PlacewrightError
 from placewright.left_running import any_left
-from placewright.options import CataloguePath
 
 __all__ = ["app", "main"]
 

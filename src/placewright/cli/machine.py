@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from placewright.cli.console import present, print_json, progress_line
-from placewright.options import (
+from placewright.cli.options import (
     AsJson,
     Description,
     DeviceCount,
@@ -64,8 +64,8 @@ def profile(
     from placewright.capture import capture
     from placewright.costs import profile as measure
     from placewright.io import read_cluster, times_to_json
-    from placewright.posing import as_fold
-    from placewright.posing_times import check_measurable
+    from placewright.posing.pose import as_fold
+    from placewright.posing.times import check_measurable
     from placewright.report import profile_report
 
     progress = progress_line()

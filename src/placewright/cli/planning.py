@@ -8,17 +8,16 @@ from typing import Annotated
 import typer
 
 from placewright.cli.console import complain, exit_code, present, print_json, progress_line, tell_of_compiling
-from placewright.options import (
+from placewright.cli.options import (
     AsJson,
     BudgetText,
     Coarsen,
     ExpertPath,
-    Posing,
     ReportPath,
     Seed,
     TracePath,
-    takes_problem,
 )
+from placewright.cli.posed import Posing, takes_problem
 
 __all__ = ["compare", "convert", "plan", "solvers"]
 
@@ -51,7 +50,7 @@ def plan(
     from placewright.export.given_map import read_device_map
     from placewright.few_devices import solve_on_few
     from placewright.io import check_writable, result_to_json, write_atomic, write_plan
-    from placewright.posing_plan import given_solvers
+    from placewright.posing.plan import given_solvers
     from placewright.report import answers_report, explain, html_report, plan_report, trace_json
     from placewright.units import parse_seconds, parse_share
 
@@ -119,7 +118,7 @@ def compare(
     from placewright.comparison import compare as run_all
     from placewright.evaluate import judge
     from placewright.io import result_to_json
-    from placewright.posing_plan import given_solvers
+    from placewright.posing.plan import given_solvers
     from placewright.report import comparison_table
     from placewright.units import parse_seconds
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli.console import present, print_json, progress_line
-from placewright.options import AsJson, BudgetText, PlanPath, ProblemPath, ReportPath, Seed, TracePath
+from placewright.cli.options import AsJson, BudgetText, PlanPath, ProblemPath, ReportPath, Seed, TracePath
 
 if TYPE_CHECKING:
     from placewright.execute.pipeline.options import Many
@@ -218,7 +218,7 @@ def evaluate(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = F
     """Compute a plan's value, schedule and memory on a problem. Exit code 3 when it breaks a rule."""
     from placewright.evaluate import judge
     from placewright.io import evaluation_to_json
-    from placewright.posing_plan import posed_plan
+    from placewright.posing.plan import posed_plan
     from placewright.report import evaluation_report
 
     problem, file = posed_plan(problem_path, plan_path)
@@ -233,7 +233,7 @@ def evaluate(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = F
 def verify(problem_path: ProblemPath, plan_path: PlanPath, as_json: AsJson = False) -> int:
     """Check a plan by code that shares nothing with the solvers. Exit code 3 when it breaks a rule."""
     from placewright.io import verdict_to_json
-    from placewright.posing_plan import posed_plan
+    from placewright.posing.plan import posed_plan
     from placewright.report import verify_report
     from placewright.verify import verify as check
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from placewright.cli.console import present, print_json, progress_line
-from placewright.options import AsJson, PlanPath
+from placewright.cli.options import AsJson, PlanPath
 
 __all__ = ["generate", "serve"]
 

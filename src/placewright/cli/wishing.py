@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from placewright.cli.console import print_json, progress_line
-from placewright.options import AsJson, BudgetText, PlanPath, Seed
+from placewright.cli.options import AsJson, BudgetText, PlanPath, Seed
 
 __all__ = ["whatif"]
 

@@ -11,10 +11,10 @@ from placewright.errors import InvalidInput
 from placewright.io import read_cluster
 from placewright.language import PosedModel, pose_model, read_language_model
 from placewright.language.step import weight_bytes
-from placewright.language_flags import LanguageFlags
-from placewright.memory_flags import MemoryFlags
 from placewright.objective import Makespan, Per
-from placewright.objective_flags import ObjectiveFlags
+from placewright.posing.language_flags import LanguageFlags
+from placewright.posing.memory_flags import MemoryFlags
+from placewright.posing.objective_flags import ObjectiveFlags
 from placewright.problem import Wish
 from placewright.units import format_bytes
 

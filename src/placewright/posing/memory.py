@@ -15,8 +15,8 @@ from placewright.costs.weight_formats import weight_format
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
 from placewright.language.configuration import read_configuration
-from placewright.memory_flags import MemoryFlags
 from placewright.objective import Makespan, MaxLoad, Objective, Offload
+from placewright.posing.memory_flags import MemoryFlags
 from placewright.units import format_bytes, parse_tokens
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, cast
 
 from placewright.errors import InvalidInput
-from placewright.memory_flags import MemoryFlags
 from placewright.objective import Makespan, Objective
+from placewright.posing.memory_flags import MemoryFlags
 from placewright.units import parse_tokens
 
 if TYPE_CHECKING:

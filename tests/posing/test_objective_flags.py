@@ -8,7 +8,7 @@ import pytest
 
 from placewright.errors import InvalidInput
 from placewright.objective import Makespan, MaxLoad, Objective, Offload
-from placewright.objective_flags import ObjectiveFlags
+from placewright.posing.objective_flags import ObjectiveFlags
 
 BASE = MaxLoad("convex", overlap="full", replicate=True, sync_period=3)
 

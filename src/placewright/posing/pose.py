@@ -27,19 +27,19 @@ from placewright.graph import OperatorGraph
 from placewright.io import read_any_problem, read_cluster, read_pipedream, speeds_of
 from placewright.io.partitioning_file import MILLISECONDS
 from placewright.language import is_language_model
-from placewright.language_flags import LanguageFlags
-from placewright.memory_flags import MemoryFlags
 from placewright.objective import Makespan, MaxLoad, Objective, Offload
-from placewright.objective_flags import ObjectiveFlags
-from placewright.posing_language import (
+from placewright.posing.language import (
     NOTHING_SAID,
     needed_cluster,
     pose_language,
     refuse_capture_flags,
     refuse_language_flags,
 )
-from placewright.posing_memory import check_memory_flags, with_memory, with_profiled_training, with_workspaces
-from placewright.posing_times import Costs, first_few, times_for
+from placewright.posing.language_flags import LanguageFlags
+from placewright.posing.memory import check_memory_flags, with_memory, with_profiled_training, with_workspaces
+from placewright.posing.memory_flags import MemoryFlags
+from placewright.posing.objective_flags import ObjectiveFlags
+from placewright.posing.times import Costs, first_few, times_for
 from placewright.problem import Problem, Wish
 from placewright.units import parse_seconds
 
@@ -92,7 +92,7 @@ def pose(
     wishes : sequence of Wish
         Added to those of a problem file.
     costs : {"auto", "profile", "analytic", "roofline"}
-        See :func:`placewright.posing_times.times_for`.
+        See :func:`placewright.posing.times.times_for`.
     fuse : str or None
         By whose rules operators that a back-end never separates are placed as one, see
         :func:`placewright.capture.capture`; ``None``: ``auto``. Operators of different wishes are placed apart.
@@ -112,7 +112,7 @@ def pose(
         file.
     memory : MemoryFlags
         What a captured network holds beside its weights, or in other formats: see
-        :func:`placewright.posing_memory.with_memory`.
+        :func:`placewright.posing.memory.with_memory`.
     language : LanguageFlags
         What a language model is to do.
     on_progress : callable, optional

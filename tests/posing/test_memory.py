@@ -12,9 +12,9 @@ from placewright.cluster import Cluster, Device
 from placewright.errors import InvalidInput
 from placewright.execute.pipeline.orders import Step, most_in_flight, order_of, own_actions
 from placewright.graph import Operator, OperatorGraph
-from placewright.memory_flags import MemoryFlags
 from placewright.objective import Makespan, MaxLoad, Objective, Offload, Throughput
-from placewright.posing_memory import in_flight, set_aside, with_memory
+from placewright.posing.memory import in_flight, set_aside, with_memory
+from placewright.posing.memory_flags import MemoryFlags
 
 
 def cluster(devices: int, cpus: int = 0) -> Cluster:

@@ -1,0 +1,226 @@
+"""What a command line says of a problem: the options of every command that poses one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placewright.cli.options import (
+    Batch,
+    CacheDtypeName,
+    CallsText,
+    CataloguePath,
+    ClusterPath,
+    ConfigPath,
+    ContentionName,
+    ContextText,
+    Contiguous,
+    Convex,
+    CostsName,
+    CpusAnywhere,
+    DtypeName,
+    DuplicateBelow,
+    Fold,
+    Forbids,
+    Fuse,
+    GenerateText,
+    GrainName,
+    Inference,
+    InFlight,
+    MicroBatches,
+    Model,
+    ObjectiveName,
+    OptimizerName,
+    OverlapName,
+    Pins,
+    PromptText,
+    RecomputeName,
+    Replicate,
+    ScheduleName,
+    Speeds,
+    SyncBandwidth,
+    SyncPeriod,
+    TiedName,
+    Togethers,
+    TrainingName,
+    TransfersName,
+    WeightFormatName,
+    Workspace,
+)
+from placewright.posing.language_flags import LanguageFlags
+from placewright.posing.memory_flags import MemoryFlags
+from placewright.posing.objective_flags import ObjectiveFlags
+
+if TYPE_CHECKING:
+    from placewright.evaluate import Evaluation
+    from placewright.plan import Plan
+    from placewright.problem import Problem
+    from placewright.report.progress import ProgressLine
+
+__all__ = ["Posing", "takes_problem"]
+
+
+@dataclass(frozen=True)
+class Posing:
+    """What a command line says of its problem, and the way to it."""
+
+    model: str
+    cluster: Path | None
+    flags: ObjectiveFlags
+    pin: list[str]
+    forbid: list[str]
+    costs: str
+    fuse: str | None
+    speed: list[str]
+    inference: bool
+    transfers: str | None = None
+    duplicate_below: str | None = None
+    fold: str | None = None
+    memory: MemoryFlags = field(default_factory=MemoryFlags)
+    language: LanguageFlags = field(default_factory=LanguageFlags)
+    together: list[str] = field(default_factory=list)
+
+    def problem(self, progress: ProgressLine) -> Problem:
+        """Make the problem; progress is told what happens."""
+        from placewright.io.named_cluster import assumed_of
+        from placewright.posing.pose import as_duplicate_below, as_fold, as_transfers, as_wishes, pose
+        from placewright.posing.times import as_costs
+        from placewright.together import kept_together
+
+        if self.cluster is not None and (assumed := assumed_of(self.cluster)):
+            progress.tell(assumed)
+        posed = pose(
+            self.model,
+            self.cluster,
+            flags=self.flags,
+            wishes=as_wishes(self.pin, self.forbid),
+            costs=as_costs(self.costs),
+            fuse=self.fuse,
+            fold=as_fold(self.fold),
+            speeds=self.speed,
+            inference=self.inference,
+            transfers=as_transfers(self.transfers),
+            duplicate_below_s=as_duplicate_below(self.duplicate_below),
+            memory=self.memory,
+            language=self.language,
+            on_progress=progress.tell,
+            on_step=progress.step,
+        )
+        return kept_together(posed, self.together)
+
+    def answers(self, plan: Plan, evaluation: Evaluation) -> list[str]:
+        """Say what people ask of a language model's plan; nothing of another network's."""
+        from placewright.language import explain_steps, is_language_model
+        from placewright.posing.language import pose_language
+
+        if not is_language_model(self.model):
+            return []
+        posed = pose_language(
+            self.model, self.cluster, self.flags, costs=self.costs, memory=self.memory, language=self.language
+        )
+        return explain_steps(posed, plan, evaluation)
+
+
+def _posing(
+    model: Model,
+    cluster: ClusterPath = None,
+    objective: ObjectiveName = None,
+    contention: ContentionName = None,
+    calls: CallsText = None,
+    contiguous: Contiguous = None,
+    convex: Convex = None,
+    cpus_anywhere: CpusAnywhere = None,
+    training_objective: TrainingName = None,
+    overlap: OverlapName = None,
+    replicate: Replicate = None,
+    sync_period: SyncPeriod = None,
+    sync_bandwidth: SyncBandwidth = None,
+    pin: Pins = None,
+    forbid: Forbids = None,
+    together: Togethers = None,
+    costs: CostsName = "auto",
+    fuse: Fuse = None,
+    speed: Speeds = None,
+    inference: Inference = False,
+    transfers: TransfersName = None,
+    duplicate_below: DuplicateBelow = None,
+    fold: Fold = None,
+    catalogue: CataloguePath = None,
+    context: ContextText = None,
+    batch: Batch = None,
+    prompt: PromptText = None,
+    generate: GenerateText = None,
+    dtype: DtypeName = None,
+    weight_format: WeightFormatName = None,
+    cache_dtype: CacheDtypeName = None,
+    grain: GrainName = None,
+    in_flight: InFlight = None,
+    tied: TiedName = None,
+    config: ConfigPath = None,
+    workspace: Workspace = None,
+    optimizer: OptimizerName = None,
+    micro_batches: MicroBatches = None,
+    schedule: ScheduleName = None,
+    recompute: RecomputeName = None,
+) -> Posing:
+    flags = ObjectiveFlags(
+        objective,
+        contention,
+        calls,
+        contiguous,
+        convex or None,
+        cpus_anywhere,
+        training_objective,
+        overlap,
+        replicate,
+        sync_period,
+        sync_bandwidth,
+    )
+    return Posing(
+        model,
+        cluster,
+        flags,
+        pin or [],
+        forbid or [],
+        costs,
+        fuse,
+        speed or [],
+        inference,
+        transfers,
+        duplicate_below,
+        fold,
+        MemoryFlags(
+            weight_format,
+            context,
+            config,
+            batch,
+            cache_dtype,
+            workspace or None,
+            optimizer,
+            micro_batches,
+            schedule,
+            recompute,
+        ),
+        LanguageFlags(prompt, generate, dtype, grain, in_flight, tied),
+        together or [],
+    )
+
+
+def takes_problem(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options that describe a problem, in place of its first parameter, a :class:`Posing`."""
+    shared = inspect.signature(_posing, eval_str=True).parameters
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+    @wraps(command)
+    def run(**given: Any) -> int:
+        return command(_posing(**{name: given.pop(name) for name in shared}), **given)
+
+    named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*shared.values(), *own)]
+    signature = inspect.Signature(named, return_annotation=int)
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()} | {"return": int}
+    return run
