@@ -136,28 +136,15 @@ TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 FACADES = [name for name, path in MODULES.items() if path.name == "__init__.py"]
 
 
-def imports(module: str, tree: ast.AST, top_level: bool = False) -> Iterator[str]:
-    """Modules of placewright that a module names in its imports, those inside functions included unless ``top_level``.
-
-    What stands under ``if TYPE_CHECKING`` is not imported when the program runs, and belongs to the second kind.
-    """
-    for node in run_at_import(tree) if top_level else ast.walk(tree):
+def imports(module: str, tree: ast.AST) -> Iterator[str]:
+    """Modules of placewright that a module names in its imports, those inside functions and for types included."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (a.name for a in node.names if a.name.split(".")[0] == "placewright")
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "placewright":
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 yield inner if inner in MODULES else str(node.module)
-
-
-def run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
-        yield node
-        yield from run_at_import(node)
 
 
 def part(module: str) -> str:
@@ -190,11 +177,11 @@ def test_only_the_version_is_taken_from_the_facade() -> None:
 
 
 def test_imports_form_no_cycle() -> None:
-    """The graph of what is imported when modules are loaded is acyclic."""
+    """The graph of imports is acyclic, those inside functions and for types included."""
     graph: rustworkx.PyDiGraph = rustworkx.PyDiGraph()
     index = {name: graph.add_node(name) for name in MODULES}
     for module, tree in TREES.items():
-        for target in imports(module, tree, top_level=True):
+        for target in imports(module, tree):
             if target != module and not module.startswith(f"{target}."):  # a package stands for its facade
                 graph.add_edge(index[module], index[target], None)
     cycle = [graph[a] for a, _ in rustworkx.digraph_find_cycle(graph)]

@@ -23,7 +23,7 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("onnxruntime")
 
 from placewright.evaluate import judge
-from placewright.execute.onnx.run import run_unsplit
+from placewright.execute.onnx.unsplit import run_unsplit
 from placewright.execute.serve.messages import TensorSpec
 from placewright.execute.serve.tensors import from_json, to_json
 from placewright.io import write_plan

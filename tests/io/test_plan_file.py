@@ -14,7 +14,7 @@ from placewright.errors import InvalidInput, NoPlan
 from placewright.evaluate.evaluation import DeviceUse, Evaluation
 from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.io import problem_hash, read_plan, write_plan
-from placewright.io.plan_file import PlanDocument
+from placewright.io.plan_document import PlanDocument
 from placewright.plan import Plan, Provenance, Schedule, Transfer
 from placewright.problem import Problem
 from placewright.result import Result

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from placewright.errors import PlacewrightError
-from placewright.execute.dispatch import check_timeout
+from placewright.execute.checks import check_timeout
 from placewright.execute.generate.options import Asked, add_generation, asked_of, generated_text
 from placewright.execute.generate.rank import generate_rank
 from placewright.execute.pipeline.main import run_many_rank

@@ -24,7 +24,7 @@ def write(found: Nearest, folder: Path) -> Exported:
     those of different devices may run at the same time when what they read is there.
     """
     from placewright.capture.onnx_file import load_model
-    from placewright.execute.dispatch import find_model
+    from placewright.execute.network import find_model
     from placewright.execute.onnx.split import split_model
 
     model, _ = load_model(find_model(found.problem, folder))

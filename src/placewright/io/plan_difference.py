@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from placewright.io.plan_document import PlanDocument
 from placewright.io.problem_file import problem_content
 from placewright.problem import Problem
-
-if TYPE_CHECKING:
-    from placewright.io.plan_file import PlanDocument
 
 __all__ = ["first_difference"]
 

@@ -6,84 +6,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Meta
 
 from placewright.errors import InvalidInput
 from placewright.evaluate.evaluation import Evaluation
 from placewright.evaluate.offload import numbered_calls
 from placewright.io.plan_difference import first_difference
-from placewright.io.problem_document import ProblemDocument
+from placewright.io.plan_document import (
+    OperatorTimes,
+    PlanDocument,
+    ProvenanceDocument,
+    ScheduleDocument,
+    TransferDocument,
+)
 from placewright.io.problem_file import problem_hash
 from placewright.io.problem_reading import to_problem
 from placewright.io.problem_writing import to_document
 from placewright.io.reading import closest, decode_json, encode_lines, read_bounded, write_atomic
-from placewright.io.result_json import ResultDocument, result_document
+from placewright.io.result_json import result_document
 from placewright.objective import Offload, Throughput
 from placewright.plan import Copy, Plan, Provenance, Schedule, Transfer, as_placement
 from placewright.problem import Problem
 from placewright.result import Result
 
-__all__ = ["PLAN_SCHEMA", "PlanDocument", "PlanFile", "read_plan", "write_plan"]
+__all__ = ["PLAN_SCHEMA", "PlanFile", "read_plan", "write_plan"]
 
 PLAN_SCHEMA = "placewright/plan/1"
 MOST_NAMED = 20
 """Violations of one kind that are named one by one."""
-
-
-Scalar: TypeAlias = str | int | float | bool
-
-
-class OperatorTimes(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """When and where each operator of the problem runs: arrays in the problem's order."""
-
-    name: list[str]
-    device: list[str]
-    start_s: list[float]
-    finish_s: list[float]
-    call: Annotated[
-        list[int] | None,
-        Meta(description="Under offload: call of the device, from 0 in its order; 0 on CPUs. Left out: the fewest."),
-    ] = None
-
-
-class TransferDocument(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A tensor on its way."""
-
-    tensor: str
-    source: str
-    target: str
-    start_s: float
-    finish_s: float
-
-
-class ScheduleDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """When everything happens, in seconds from the start of the sample."""
-
-    operators: OperatorTimes
-    transfers: list[TransferDocument]
-
-
-class ProvenanceDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """How the plan came about."""
-
-    solver: str = ""
-    seed: int | None = None
-    version: str = ""
-    parameters: dict[str, Scalar | list[Scalar] | None] = {}
-
-
-class PlanDocument(ResultDocument, forbid_unknown_fields=True, kw_only=True):
-    """A plan file."""
-
-    schema: Literal["placewright/plan/1"]  # type: ignore[assignment]
-    schedule: ScheduleDocument
-    provenance: ProvenanceDocument = msgspec.field(default_factory=ProvenanceDocument)
-    problem_content: Annotated[ProblemDocument | None, Meta(description="The problem itself, or null.")] = None
 
 
 @dataclass(frozen=True, eq=False)

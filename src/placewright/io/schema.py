@@ -12,7 +12,7 @@ import msgspec
 
 from placewright.catalogue import HardwareFile
 from placewright.io.cluster_file import ClusterEntry
-from placewright.io.plan_file import PlanDocument
+from placewright.io.plan_document import PlanDocument
 from placewright.io.problem_document import ProblemDocument
 from placewright.io.reading import write_atomic
 from placewright.io.result_json import ResultDocument

@@ -20,8 +20,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from placewright.cluster import Cluster
 from placewright.errors import DeviceLost, ExecutionError, InvalidInput
-from placewright.execute.onnx.run import random_inputs, run_unsplit
 from placewright.execute.onnx.runner import OnnxRunner
+from placewright.execute.onnx.unsplit import random_inputs, run_unsplit
 from placewright.host import available_cores
 
 from ..small_onnx import branching, cluster, plan_of, problem_of, saved

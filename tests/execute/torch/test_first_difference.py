@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from placewright.capture.torch_export import capture_program, export_module  # noqa: E402
 from placewright.capture.torch_program import take_apart  # noqa: E402
 from placewright.evaluate import plan_for  # noqa: E402
-from placewright.execute.onnx.first_difference import relative_difference  # noqa: E402
+from placewright.execute.onnx.unsplit import relative_difference  # noqa: E402
 from placewright.execute.ranks.run import ARRIVED  # noqa: E402
 from placewright.execute.torch.first_difference import (  # noqa: E402
     Difference,

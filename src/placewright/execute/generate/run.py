@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placewright.errors import ExecutionError, InvalidInput
-from placewright.execute.dispatch import check_timeout
+from placewright.execute.checks import check_timeout
 from placewright.execute.generate.generation import Generation, Step, check_prompts, greedy
 from placewright.execute.generate.placement import Judged, decoder_placement, judged_units
 from placewright.execute.serve.engine import RankEngine

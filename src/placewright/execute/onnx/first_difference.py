@@ -6,7 +6,6 @@ handed over, and compared with the unsplit network's, operator by operator.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,12 @@ import numpy.typing as npt
 
 from placewright.capture.onnx_nodes import node_order, writes
 from placewright.errors import ExecutionError
-from placewright.execute.onnx.run import run_unsplit
 from placewright.execute.onnx.runner import OnnxRunner
+from placewright.execute.onnx.unsplit import relative_difference, run_unsplit
 from placewright.plan import Plan
 from placewright.problem import Problem
 
-__all__ = ["first_onnx_difference", "relative_difference"]
+__all__ = ["first_onnx_difference"]
 
 
 def first_onnx_difference(
@@ -62,22 +61,3 @@ def first_onnx_difference(
             operator, device = problem.graph.operators[v].name, problem.cluster.devices[i].name
             return f"operator {operator!r} on {device!r} is the first whose result differs, by {off:.2g}"
     return "no operator's result differs where all are given out: what ONNX Runtime fuses makes the difference"
-
-
-def relative_difference(made: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> float:
-    """Largest difference relative to the largest magnitude; ``inf`` where shapes or non-finite places differ.
-
-    Examples
-    --------
-    >>> relative_difference(np.array([4.0, 1.0]), np.array([4.0, 2.0]))
-    0.25
-    """
-    if made.shape != wanted.shape:
-        return math.inf
-    a, b = made.astype(np.float64), wanted.astype(np.float64)
-    finite = np.isfinite(b)
-    if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
-        return math.inf
-    difference = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
-    scale = float(np.abs(b[finite]).max(initial=0.0))
-    return difference / scale if scale > 0 else difference

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placewright.evaluate import evaluate, judge
-from placewright.execute.dispatch import find_model
+from placewright.execute.network import find_model
 from placewright.execute.pipeline.options import Many
 from placewright.execute.pipeline.outcome import ManySamples, Share, Trained, steady_s
 from placewright.execute.ranks.join import joined

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from placewright.errors import ExecutionError, InvalidInput
-from placewright.execute.dispatch import TOLERANCE, check_timeout, find_model
+from placewright.execute.checks import TOLERANCE, check_timeout
+from placewright.execute.network import find_model
 from placewright.execute.pipeline.options import Many
 from placewright.execute.pipeline.outcome import ManySamples, many_of_text
 from placewright.execute.ranks.launch import launched

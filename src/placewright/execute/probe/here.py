@@ -23,8 +23,8 @@ import numpy.typing as npt
 from placewright.capture.onnx_file import onnx_module
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput
-from placewright.execute.onnx.run import random_inputs
 from placewright.execute.onnx.runner import OnnxRunner
+from placewright.execute.onnx.unsplit import random_inputs
 from placewright.execute.probe.gpus import probe_gpus
 from placewright.execute.probe.link_fit import SIZES_BYTES, LinkFit, fit_link
 from placewright.graph import Operator, OperatorGraph

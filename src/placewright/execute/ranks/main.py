@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placewright.errors import ExecutionError
-from placewright.execute.dispatch import TOLERANCE, find_model
+from placewright.execute.checks import TOLERANCE
+from placewright.execute.network import find_model
 from placewright.execute.ranks.join import joined
 from placewright.execute.ranks.network import RankNetwork
 from placewright.io import read_plan

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placewright.execute.dispatch import load_torch
+from placewright.execute.network import load_torch
 from placewright.plan import Plan
 from placewright.problem import Problem
 

@@ -119,7 +119,7 @@ class _Decoder:
 def _network(job: ResidentJob, file: PlanFile, rank: int) -> _Network:
     import torch
 
-    from placewright.execute.dispatch import find_model
+    from placewright.execute.network import find_model
     from placewright.execute.ranks.network import RankNetwork
 
     location = job.model if job.model is not None else str(find_model(file.problem, Path(job.plan).parent))

@@ -15,8 +15,9 @@ import msgspec
 
 from placewright.errors import ExecutionError, InvalidInput, MissingExtra
 from placewright.evaluate import judge
-from placewright.execute.dispatch import check_hash, check_single, check_timeout, find_model
+from placewright.execute.checks import check_single, check_timeout
 from placewright.execute.generate.run import decoder_job
+from placewright.execute.network import check_hash, find_model
 from placewright.execute.onnx.runner import OnnxRunner
 from placewright.execute.serve.engine import Engine, OnnxEngine, RankEngine
 from placewright.execute.serve.group import ResidentGroup
