@@ -39,7 +39,8 @@ def files(tmp_path: Path) -> tuple[str, ...]:
 
 def test_a_plan_says_tokens_a_second_and_how_long_a_context_fits(placewright: Call, files):
     """The objective is of a generated token; sentences after the report, and in the file, answer in tokens."""
-    done = placewright("plan", *files, "--context", "2k", "--batch", "4", "--budget", "5s", "-o", "plan.json")
+    written = ("-o", "plan.json", "--report", "plan.html")
+    done = placewright("plan", *files, "--context", "2k", "--batch", "4", "--budget", "5s", *written)
     assert done.code == 0
     assert "tiny, a token at 2048, batch 4" in done.out and "a generated token" in done.out
     assert "for each of 4 sequences" in done.out
@@ -48,6 +49,12 @@ def test_a_plan_says_tokens_a_second_and_how_long_a_context_fits(placewright: Ca
     assert plan["objective_options"] == {"contention": "link", "per": "token"}
     assert plan["placement"]["model.layers.0.self_attn.q_proj"] == plan["placement"]["model.layers.0.input_layernorm"]
     assert any("The KV cache takes 12 MiB for 4 x 2,048 tokens" in said for said in plan["explanation"])
+    page = Path("plan.html").read_text()
+    head, asked = page.split('<main id="main">')
+    assert "The KV cache takes 12 MiB for 4 x 2,048 tokens" in head
+    assert "<h3>Does the KV cache fit, and up to which context?</h3>" in asked
+    assert placewright("show", "plan.json", "--report", "shown.html").code == 0
+    assert "<h3>Does the KV cache fit, and up to which context?</h3>" in Path("shown.html").read_text()
 
 
 def test_an_answer_is_told_by_its_steps(placewright: Call, files):

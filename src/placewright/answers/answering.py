@@ -14,7 +14,7 @@ from placewright.problem import Problem
 from placewright.report.explain import explain_devices
 from placewright.result import Result
 
-__all__ = ["Answer", "answers_of"]
+__all__ = ["Answer", "answers_of", "sentences_by_question"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +46,8 @@ def answers_of(problem: Problem, result: Result, evaluation: Evaluation) -> list
         "Is CPU offload worth it, and from which bandwidth on?": cpu_offload(problem, plan, evaluation),
     }
     return [Answer(question, tuple(said)) for question, said in answered.items() if said]
+
+
+def sentences_by_question(problem: Problem, result: Result, evaluation: Evaluation) -> dict[str, tuple[str, ...]]:
+    """Give the answers of :func:`answers_of` as a page takes them: the sentences of each question."""
+    return {answer.question: answer.sentences for answer in answers_of(problem, result, evaluation)}

@@ -45,6 +45,7 @@ def plan(
     as_json: AsJson = False,
 ) -> int:
     """Place a network on a cluster and prove how good the placement is."""
+    from placewright.answers import sentences_by_question
     from placewright.comparison import check_expert, known_solvers, without_plan
     from placewright.evaluate import judge
     from placewright.export.given_map import read_device_map
@@ -86,8 +87,9 @@ def plan(
     if found is not None:
         if output is not None:
             write_plan(output, problem, result, judged, seed=seed, explanation=sentences)
-        if report is not None:
-            write_atomic(report, html_report(problem, result, judged))
+        if report is not None and judged is not None:
+            asked = sentences_by_question(problem, result, judged)
+            write_atomic(report, html_report(problem, result, judged, asked=asked, said=answers))
         if trace is not None:
             write_atomic(trace, trace_json(problem, found))
     if as_json:

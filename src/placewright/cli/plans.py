@@ -164,6 +164,7 @@ def _run_many(
 
 def show(plan_path: PlanPath, report: ReportPath = None, trace: TracePath = None) -> int:
     """Show a plan: value and proof, what each device does and holds, alternatives, and why."""
+    from placewright.answers import sentences_by_question
     from placewright.evaluate import judge
     from placewright.io import read_plan, write_atomic
     from placewright.report import html_report, plan_report, trace_json
@@ -171,7 +172,8 @@ def show(plan_path: PlanPath, report: ReportPath = None, trace: TracePath = None
     file = read_plan(plan_path)
     judged = judge(file.problem, file.plan)
     if report is not None:
-        write_atomic(report, html_report(file.problem, file.result, judged))
+        asked = sentences_by_question(file.problem, file.result, judged)
+        write_atomic(report, html_report(file.problem, file.result, judged, asked=asked))
     if trace is not None:
         write_atomic(trace, trace_json(file.problem, file.plan))
     present(plan_report(file.problem, file.result, judged))

@@ -61,6 +61,7 @@ def html_report(
     title: str | None = None,
     sensitivity: Sensitivity | None = None,
     asked: Mapping[str, Sequence[str]] = _NOTHING,
+    said: Sequence[str] = (),
 ) -> str:
     """Page about one result: the answer, timeline, map of modules, devices and memory, alternatives, bounds, operators.
 
@@ -78,6 +79,8 @@ def html_report(
         On which figures the plan depends.
     asked : mapping of str to sequence of str, optional
         Questions, and the sentences that answer them.
+    said : sequence of str, optional
+        What the plan means for what was asked of the network, as tokens a second: first of the sentences at its head.
 
     Notes
     -----
@@ -123,7 +126,7 @@ def html_report(
         style=_asset("page.css"),
         proof=proof_bar(result),
         headline=headline(problem, result, measurements, about, most),
-        sentences=sentences([*value, *gap]),
+        sentences=sentences([*said, *value, *gap]),
         contents="\n".join(
             f'<a href="#{_anchor(heading)}">{heading}</a>'
             for heading, _ in [*wide, *pair, *([("Placement", "")] if data else [])]
