@@ -198,3 +198,45 @@ def test_ten_thousand_operators_are_drawn_in_few_strokes(browser, tmp_path):
     assert 1000 < whole < 12_000
     assert 10 < browser.value("strokes") < 1000
     assert browser.complaints == []
+
+
+DRAWN = """
+window.drawn = new Map();
+const fill = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+  drawn.set(`${this.canvas.id} ${x} ${y}`, [this.canvas.id, y, x, this.measureText(text).width]);
+  return fill.apply(this, arguments);
+};
+"""
+
+
+def test_names_on_the_map_end_before_the_next_one_begins(browser, tmp_path):
+    """Boxes as narrow as half a name: with 16 layers side by side every name is whole in its box, or cut there."""
+    names = [f"net.layers.{k}.{part}" for k in range(16) for part in ("self_attention", "feed_forward")]
+    given = Problem(
+        OperatorGraph([Operator(name, "MatMul") for name in names]),
+        Cluster([Device("fast"), Device("slow")], [Link(1e-5, 1e9, link_class="same-host")]),
+        np.full((len(names), 2), 1e-3),
+    )
+    result, judged = solved(given, [0] * len(names))
+    (tmp_path / "names.html").write_text(html_report(given, result, judged), encoding="utf-8")
+    added = browser.call("Page.addScriptToEvaluateOnNewDocument", source=DRAWN)["identifier"]
+    fresh(browser, tmp_path / "names.html", 1000)
+    drawn = [row for row in browser.value("[...drawn.values()]") if row[0] == "map-view"]
+    browser.call("Page.removeScriptToEvaluateOnNewDocument", identifier=added)
+    assert len(drawn) > 32
+    rows: dict[float, list[tuple[float, float]]] = {}
+    for _, y, x, width in drawn:
+        rows.setdefault(y, []).append((x, width))
+    for row in rows.values():
+        row.sort()
+        assert all(x + width <= after for (x, width), (after, _) in zip(row, row[1:], strict=False)), row
+
+
+def test_on_a_telephone_nothing_is_listed_that_has_no_value(browser, page):
+    """Only the plan was measured: the rows of other placements have no lines for it there, and have cells elsewhere."""
+    seen = "[...document.querySelectorAll('td.absent')].map((cell) => cell.getClientRects().length)"
+    fresh(browser, page, 390)
+    assert set(browser.value(seen)) == {0}
+    fresh(browser, page)
+    assert set(browser.value(seen)) == {1}

@@ -22,7 +22,7 @@ function tail(name) { return name.split(" .. ").map((n) => n.split(/[./]/).filte
 // The beginning of a text that fits into so many pixels; nothing when that is no use.
 function fitted(ctx, text, room) {
   if (room < 16 || !text) return "";
-  if (text.length * 3 < room || (text.length < 200 && ctx.measureText(text).width <= room)) return text;
+  if (text.length * 16 < room || (text.length < 200 && ctx.measureText(text).width <= room)) return text;
   let k = Math.min(text.length - 1, Math.ceil(room / 4));
   while (k > 1 && ctx.measureText(`${text.slice(0, k)}\u2026`).width > room) k -= 1;
   return k > 2 ? `${text.slice(0, k)}\u2026` : "";
