@@ -10,6 +10,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import algorithm_pages
+import session_lexer
+from unbroken import unbroken
 
 TESTBED = Path(__file__).parents[2] / "benchmarks/testbed/README.md"
 
@@ -21,7 +23,8 @@ def testbed() -> str:
 
 
 def on_config(config: Any) -> Any:
-    """Put the pages of the algorithms into the navigation."""
+    """Put the pages of the algorithms into the navigation, and colour what is typed at a prompt."""
+    session_lexer.use()
     for entry in config.nav:
         if "Algorithms" in entry:
             entry["Algorithms"] = algorithm_pages.navigation()
@@ -61,4 +64,4 @@ def with_pages(text: str) -> str:
 def on_page_markdown(text: str, *, page: Any, config: Any, files: Any) -> str:
     """Links that leave ``docs`` go to the page made from what they name, names of algorithms to theirs."""
     text = text.replace("(../benchmarks/testbed/README.md)", "(testbed.md)")
-    return with_pages(text) if page.file.src_uri == "architecture.md" else text
+    return unbroken(with_pages(text) if page.file.src_uri == "architecture.md" else text)

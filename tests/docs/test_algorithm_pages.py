@@ -22,6 +22,8 @@ from tests.report.chromium import BROWSER, Browser
 sys.path.insert(0, str(ROOT / "docs/hooks"))
 
 import algorithm_pages  # type: ignore[import-not-found]
+import session_lexer  # type: ignore[import-not-found]
+from unbroken import unbroken  # type: ignore[import-not-found]
 
 ALGORITHMS = list(algorithm_pages.algorithms())
 
@@ -63,6 +65,22 @@ def test_no_markup_of_docstrings_is_left_on_a_page() -> None:
 def test_formulas_are_written_in_plain_text(formula: str, text: str) -> None:
     """Worked by hand."""
     assert algorithm_pages.plain(formula) == text
+
+
+def test_numbers_in_tables_stay_with_their_units() -> None:
+    """Elsewhere lines break as they like, and words in code are left as they are."""
+    text = "| a 2 s b | 1.5 % | 3 GiB/s |\nin 2 s\n| `2 s` | 3 sets |"
+    assert unbroken(text) == "| a 2\u00a0s b | 1.5\u00a0% | 3\u00a0GiB/s |\nin 2 s\n| `2 s` | 3 sets |"
+
+
+def test_in_a_session_only_what_is_typed_is_a_command() -> None:
+    """A comment that a program printed is output, and no word of it is a keyword of a shell."""
+    found = session_lexer.Session().get_tokens("$ placewright export a\n# in what it printed\n")
+    assert [(str(kind), text) for kind, text in found] == [
+        ("Token.Generic.Prompt", "$ "),
+        ("Token.Text", "placewright export a\n"),
+        ("Token.Generic.Output", "# in what it printed\n"),
+    ]
 
 
 def paths(navigation: Any) -> Iterator[str]:
@@ -110,6 +128,8 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(bu
     assert warned == []
     pages = list(site.rglob("*.html"))
     assert len(pages) > 90
+    shown = (site / "tutorials/two-gpus.html").read_text()
+    assert 'class="go"># rank 0' in shown and 'class="nb">' not in shown
     for page in pages:
         loaded = re.findall(r"<(?:script|img|link|iframe)[^>]*(?:src|href)=\"?([^\" >]+)", page.read_text())
         assert [url for url in loaded if re.match(r"(?:https?:)?//", url)] == [], page

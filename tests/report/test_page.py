@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -230,7 +232,7 @@ def test_names_on_the_map_end_before_the_next_one_begins(browser, tmp_path):
         rows.setdefault(y, []).append((x, width))
     for row in rows.values():
         row.sort()
-        assert all(x + width <= after for (x, width), (after, _) in zip(row, row[1:], strict=False)), row
+        assert all(x + width <= after for (x, width), (after, _) in pairwise(row)), row
 
 
 def test_on_a_telephone_nothing_is_listed_that_has_no_value(browser, page):
