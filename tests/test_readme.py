@@ -29,7 +29,7 @@ def test_the_cluster_example_is_the_shipped_one() -> None:
 
 def test_every_command_of_the_readme_exists() -> None:
     """Each ``placewright COMMAND`` in the README is a command of the program."""
-    from placewright.cli import app
+    from placewright.cli.application import app
 
     known = {c.name or c.callback.__name__ for c in app.registered_commands if c.callback is not None}
     blocks = "".join(re.findall(r"^```\w*\n(.*?)^```$", README.read_text(), re.DOTALL | re.MULTILINE))

@@ -1,7 +1,7 @@
 """placewright: decide where each operator of a neural network runs, prove how good that is, and run it.
 
-Data classes are imported at once; functions that need compiled kernels or a solver when they are first used, so that
-``import placewright`` stays light.
+Everything is imported when it is first used, so that ``import placewright`` stays light: the command line can't
+heed Ctrl-C before that is done.
 
 Examples
 --------
@@ -21,22 +21,21 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from placewright.algorithm import Algorithm, Budget, Progress
-from placewright.cluster import Cluster, Device, Link
-from placewright.errors import DeviceLost, ExecutionError, InvalidInput, MissingExtra, NoPlan, PlacewrightError
-from placewright.graph import Operator, OperatorGraph, Source, Tensor
-from placewright.objective import Makespan, MaxLoad, Offload, Throughput
-from placewright.plan import Copy, Plan, Provenance, Schedule, Transfer
-from placewright.problem import Problem, Times, Wish
-from placewright.result import Result, Status
-
 if TYPE_CHECKING:
+    from placewright.algorithm import Algorithm, Budget, Progress
     from placewright.capture import capture
+    from placewright.cluster import Cluster, Device, Link
     from placewright.costs.analytic import analytic
     from placewright.costs.profile import profile
     from placewright.costs.roofline import roofline
+    from placewright.errors import DeviceLost, ExecutionError, InvalidInput, MissingExtra, NoPlan, PlacewrightError
     from placewright.evaluate import evaluate
+    from placewright.graph import Operator, OperatorGraph, Source, Tensor
     from placewright.io import read_cluster, read_plan, read_problem, write_cluster, write_plan, write_problem
+    from placewright.objective import Makespan, MaxLoad, Offload, Throughput
+    from placewright.plan import Copy, Plan, Provenance, Schedule, Transfer
+    from placewright.problem import Problem, Times, Wish
+    from placewright.result import Result, Status
     from placewright.solve import solve
     from placewright.verify import verify
 
@@ -88,18 +87,24 @@ __all__ = [
     "write_problem",
 ]
 
-_LAZY = {
-    "analytic": "placewright.costs",
-    "capture": "placewright.capture",
-    "evaluate": "placewright.evaluate",
-    "profile": "placewright.costs",
-    "roofline": "placewright.costs",
-    "solve": "placewright.solve",
-    "verify": "placewright.verify",
-    **dict.fromkeys(
-        ("read_cluster", "read_plan", "read_problem", "write_cluster", "write_plan", "write_problem"), "placewright.io"
-    ),
+_MODULES = {
+    "algorithm": ("Algorithm", "Budget", "Progress"),
+    "capture": ("capture",),
+    "cluster": ("Cluster", "Device", "Link"),
+    "costs": ("analytic", "profile", "roofline"),
+    "errors": ("DeviceLost", "ExecutionError", "InvalidInput", "MissingExtra", "NoPlan", "PlacewrightError"),
+    "evaluate": ("evaluate",),
+    "graph": ("Operator", "OperatorGraph", "Source", "Tensor"),
+    "io": ("read_cluster", "read_plan", "read_problem", "write_cluster", "write_plan", "write_problem"),
+    "objective": ("Makespan", "MaxLoad", "Offload", "Throughput"),
+    "plan": ("Copy", "Plan", "Provenance", "Schedule", "Transfer"),
+    "problem": ("Problem", "Times", "Wish"),
+    "result": ("Result", "Status"),
+    "solve": ("solve",),
+    "verify": ("verify",),
 }
+
+_LAZY = {name: f"placewright.{module}" for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

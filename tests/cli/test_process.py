@@ -47,7 +47,8 @@ def test_ctrl_c_ends_a_search_with_the_best_plan_so_far(tmp_path: Path, solver: 
     arguments = ["plan", str(large(tmp_path)), "--budget", "10min", "-o", str(plan), "--json", "--solver", solver]
     with subprocess.Popen(ENTRY + arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        assert "best" in process.stderr.readline()  # the search is on
+        while "best" not in process.stderr.readline():  # after it the search is on
+            assert process.poll() is None
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
@@ -100,3 +101,25 @@ def test_a_reader_that_has_seen_enough(plan_file: Path) -> None:
     finally:
         os.close(writer)
     assert done.returncode == 1 and done.stderr == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("module", ["placewright.cli.application", "placewright.cli.options", "rich.console"])
+def test_ctrl_c_while_modules_are_loaded_is_one_line(module: str) -> None:
+    """SIGINT as one of the first modules is asked for, also inside a finder that lets no exception out: 130."""
+    script = (
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(name, *_):\n"
+        f"        if name == {module!r}:\n"
+        "            try:\n"
+        "                signal.raise_signal(signal.SIGINT)\n"
+        "            except KeyboardInterrupt:\n"
+        "                raise ImportError from None\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from placewright.cli import main\n"
+        "sys.meta_path.insert(0, Finder)\n"
+        "main(['--version'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "placewright: interrupted\n")

@@ -21,7 +21,7 @@ import typer.main
 import yaml
 
 from placewright import catalogue
-from placewright.cli import app
+from placewright.cli.application import app
 from placewright.export import PLAN_FORMATS
 from placewright.io import cluster_from_text
 from placewright.solvers import SOLVERS

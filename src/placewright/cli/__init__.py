@@ -3,77 +3,30 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from typing import Annotated, NoReturn
+import threading
+from types import FrameType
+from typing import NoReturn
 
-import typer
-from typer.exceptions import TyperException
-
-from placewright import __version__
-from placewright.cli.console import EXIT_INTERRUPTED, complain
-from placewright.cli.machine import calibrate, doctor, probe, profile
-from placewright.cli.options import CataloguePath
-from placewright.cli.planning import compare, convert, plan, solvers
-from placewright.cli.plans import evaluate, explain, export, run, show, verify
-from placewright.cli.serving import generate, serve
-from placewright.cli.wishing import whatif
-from placewright.errors import PlacewrightError
-from placewright.left_running import any_left
-
-__all__ = ["app", "main"]
-
-app: typer.Typer = typer.Typer(
-    name="placewright",
-    help="Decide where each operator of a neural network runs on unlike devices, prove how good that is, and run it.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-for command in (
-    *(plan, compare, run, show, explain, whatif, evaluate, verify),
-    *(generate, serve),
-    *(probe, profile, calibrate, convert, export, solvers, doctor),
-):
-    app.command()(command)
-
-
-@app.callback(invoke_without_command=True)
-def _top(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
-    catalogue: CataloguePath = None,
-) -> None:
-    if version:
-        sys.stdout.write(f"placewright {__version__}\n")
-        raise typer.Exit(0)
+__all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 done, 1 a run failed, 2 bad input, 3 infeasible, 4 budget spent, 130 Ctrl-C."""
-    import logging
+    before = signal.getsignal(signal.SIGINT)
+    # While modules are loaded nothing is held, and an exception would end somewhere inside them.
+    at_once = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    if at_once:
+        signal.signal(signal.SIGINT, _end)
+    from placewright.cli.application import run
 
-    logging.basicConfig(level=logging.WARNING, format="placewright: %(message)s", stream=sys.stderr)
-    try:
-        code = app(arguments, prog_name="placewright", standalone_mode=False)
-        sys.stdout.flush()
-    except PlacewrightError as error:
-        complain(str(error))
-        code = error.exit_code
-    except TyperException as error:
-        if error.format_message():  # without arguments the help was shown
-            complain(f"{error.format_message()} (see 'placewright --help')")
-        code = 2
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
-    except (OSError, MemoryError) as error:
-        complain(f"{type(error).__name__}: {error}")
-        code = 2
-    if code == EXIT_INTERRUPTED:  # from here, or from the command line's library
-        complain("interrupted")
-    if any_left():  # all is written, and nobody waits for them
-        sys.stdout.flush()
-        os._exit(code if isinstance(code, int) else 0)
-    sys.exit(code if isinstance(code, int) else 0)
+    if at_once:
+        signal.signal(signal.SIGINT, before)
+    run(arguments)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    sys.stderr.write("placewright: interrupted\n")
+    sys.stderr.flush()
+    os._exit(128 + number)
