@@ -16,7 +16,7 @@ ROOT = Path(placewright.__file__).parent
 
 ROWS = (
     ("errors",),
-    ("units", "rounding", "ragged", "highs", "left_running"),
+    ("units", "rounding", "ragged", "highs", "left_running", "ended_by_signal"),
     ("_kernel",),
     ("graph", "cluster", "objective"),
     ("catalogue", "host", "networks"),

@@ -1,5 +1,9 @@
 """The measuring process: what it answers, and what its death or silence costs."""
 
+from pathlib import Path
+
+import pytest
+
 from placewright.costs.tasks import Input, OnnxUnit, OnnxValues, Setup
 from placewright.costs.worker_process import MeasuringProcess
 
@@ -48,3 +52,15 @@ def test_leaving_ends_the_process() -> None:
     with MeasuringProcess(SETUP, entry="import time; time.sleep(1000)") as process:
         worker = process._start()
     assert worker.poll() is not None
+
+
+def test_temporary_files_of_a_killed_process_go_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that hangs with a temporary folder of its own: killed in time, and the folder goes with the block."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    hang = "import tempfile, time; tempfile.mkdtemp(); print(flush=True); time.sleep(1000)"
+    with MeasuringProcess(SETUP, entry=hang) as process:
+        started = process._start()
+        assert started.stdout is not None
+        started.stdout.readline()
+        assert len(list(tmp_path.glob("*/*"))) == 1
+    assert list(tmp_path.iterdir()) == []

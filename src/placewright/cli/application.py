@@ -18,6 +18,7 @@ from placewright.cli.plans import evaluate, explain, export, show, verify
 from placewright.cli.plans import run as run_command
 from placewright.cli.serving import generate, serve
 from placewright.cli.wishing import whatif
+from placewright.ended_by_signal import EndedBySignal
 from placewright.errors import PlacewrightError
 from placewright.left_running import any_left
 
@@ -66,6 +67,9 @@ def run(arguments: list[str] | None = None) -> NoReturn:
         code = 2
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
+    except EndedBySignal as ended:
+        complain(str(ended))
+        code = ended.code
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1

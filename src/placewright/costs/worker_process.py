@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from types import TracebackType
 from typing import IO
@@ -14,6 +15,7 @@ from typing import IO
 import msgspec
 
 from placewright.costs.tasks import Answer, Setup, Task, receive, send
+from placewright.ended_by_signal import cleared_when_ended
 from placewright.errors import ExecutionError
 
 __all__ = ["MeasuringProcess"]
@@ -24,7 +26,8 @@ _ENTRY = "from placewright.costs.worker import main; main()"
 class MeasuringProcess:
     """A context manager around one process at a time; a task that kills it or hangs costs only that task.
 
-    It is a fresh interpreter, not a fork, and does not import the caller's main module: a script needs no guard.
+    It is a fresh interpreter, not a fork, and does not import the caller's main module: a script needs no guard. Its
+    temporary files are in a folder of the context, which goes with it also where the process is killed.
 
     Parameters
     ----------
@@ -37,14 +40,19 @@ class MeasuringProcess:
         self.setup = setup
         self._entry = entry
         self._process: subprocess.Popen[bytes] | None = None
+        self._held = contextlib.ExitStack()
+        self._folder = ""
 
     def __enter__(self) -> MeasuringProcess:
+        self._held.enter_context(cleared_when_ended())
+        self._folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="placewright-"))
+        self._held.callback(self.end)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end()
+        self._held.close()
 
     def ask(self, task: Task, *, timeout_s: float) -> Answer:
         """Have a task done; an answer with ``error`` set says why it was not.
@@ -90,7 +98,7 @@ class MeasuringProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path},
+                env={**os.environ, "PYTHONPATH": path, "TMPDIR": self._folder},
             )
         except OSError as error:
             raise ExecutionError(

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.algorithm import Budget, OnProgress, ignore
+from placewright.ended_by_signal import cleared_when_ended
 from placewright.errors import ExecutionError, InvalidInput
 from placewright.loads import Loads, loads_of
 from placewright.plan import Plan, Provenance
@@ -104,7 +105,7 @@ class Scotch:
         vertex, edges = _weights(loads)
         runs = self.orders if budget.iterations is None else max(1, budget.iterations)
         best = Result()
-        with TemporaryDirectory(prefix="placewright-scotch-") as folder:
+        with cleared_when_ended(), TemporaryDirectory(prefix="placewright-scotch-") as folder:
             here = Path(folder)
             if names is MAPPERS:
                 (here / "target.tgt").write_text(_speeds(loads))

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from placewright.capture.onnx_file import onnx_module
 from placewright.cluster import Cluster, Device, Link
+from placewright.ended_by_signal import cleared_when_ended
 from placewright.errors import InvalidInput
 from placewright.execute.onnx.runner import OnnxRunner
 from placewright.execute.onnx.unsplit import random_inputs
@@ -236,7 +237,7 @@ class _Network:
         start = np.arange(n, dtype=np.float64)
         plan = Plan(np.array(self.place), Schedule(start, start + 1.0), 0.0)
         durations, gaps = np.full((RUNS, n), np.nan), np.full((RUNS, n), np.nan)
-        with tempfile.TemporaryDirectory(prefix="placewright-") as folder:
+        with cleared_when_ended(), tempfile.TemporaryDirectory(prefix="placewright-") as folder:
             path = Path(folder) / "probe.onnx"
             path.write_bytes(model.SerializeToString())
             with OnnxRunner(path, problem, plan, cut_after=self.cuts) as runner:

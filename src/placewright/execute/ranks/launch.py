@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from placewright.ended_by_signal import cleared_when_ended
 from placewright.errors import DeviceLost, ExecutionError, PlacewrightError
 from placewright.execute.ranks.faults import error_of
 from placewright.execute.ranks.main import measurement_of
@@ -85,7 +86,7 @@ def launched(plan_path: Path, arguments: Sequence[str], *, runs: int, timeout_s:
         If a rank fails, with what it said, or all together take longer than loading and the runs may take.
     """
     limit_s = _limit_s(runs, timeout_s)
-    with tempfile.TemporaryDirectory(prefix="placewright-") as folder:
+    with cleared_when_ended(), tempfile.TemporaryDirectory(prefix="placewright-") as folder:
         output = Path(folder) / "measured.json"
         command = [
             *(sys.executable, "-m", "placewright.execute.ranks.torchrun", "--standalone", "--max-restarts", "0"),
