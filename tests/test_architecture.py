@@ -104,6 +104,7 @@ SHARED_BY_ALGORITHMS = {
     "placewright.solvers.max_load.module_walk",
     "placewright.solvers.max_load.orders",
     "placewright.solvers.max_load.pair_moves",
+    "placewright.solvers.max_load.counts_program",
     "placewright.solvers.max_load.groups",
     "placewright.solvers.max_load.program",
     "placewright.solvers.max_load.reach",

@@ -46,6 +46,8 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
         lattice = stage("ideal-dp", 0.6)
         chains = [*lattice, *split] if exactly_modelled(problem) else [*split, *lattice]
         return [*ordered, *chains, proof, *programs]
+    counted = stage("counts", 0.15, 1.0 + 0.002 * n) if loads_of(problem).memory_may_bind or not paired else []
+    ordered = [*ordered, *counted]
     if not paired:
         return [*ordered, *stage("annealing", 0.2, 0.5 + 0.01 * n), *split, proof, *programs]
     quick = Stage(SideBySide(best.lower_bound_s, 0.1 + 0.005 * n), 0.5, 0.5 + 0.05 * n, "pair-search")

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from placewright.solvers.entry import Entry
 from placewright.solvers.expert import Expert
 from placewright.solvers.max_load.annealing import LoadAnnealing, why_bound
+from placewright.solvers.max_load.counts import Counts
 from placewright.solvers.max_load.cp_sat import LoadCpSat
 from placewright.solvers.max_load.ideal_dp import IdealDp
 from placewright.solvers.max_load.linearized_dp import LinearizedDp
@@ -35,6 +36,12 @@ MAX_LOAD_SOLVERS: Mapping[str, Entry] = MappingProxyType(
         ),
         "pair-search": Entry(
             PairSearch(), False, "units of two devices shared out anew in the best way", PairSearch().supports
+        ),
+        "counts": Entry(
+            Counts(),
+            False,
+            "how many of the alike operators each device has, by branch and cut (HiGHS); memory and a bound too",
+            Counts().supports,
         ),
         "ideal-dp": Entry(
             IdealDp(), True, "best chain through the lattice of ideals; exact for contiguous plans", IdealDp().supports
