@@ -66,3 +66,48 @@ def test_wishes_that_are_refused(placewright: Call, four: Path, wishes: list[str
     refused = placewright("plan", four, *wishes)
     assert refused.code == 2
     assert complaint in refused.line
+
+
+def test_what_a_file_places_is_kept_and_the_rest_placed(placewright: Call, four: Path, tmp_path: Path) -> None:
+    """One on the CPU takes 4 s, the three others 3 s on the others; a plan file holds all that it has."""
+    (tmp_path / "part.json").write_text(json.dumps({"device_map": {"h.0.a": "cpu"}}))
+    shown = placewright("plan", four, "--budget", "2", "--json", "--keep", "part.json", "-o", "kept.json")
+    assert shown.code == 0, shown.err
+    assert shown.json["value_s"] == 4.0
+    placed = json.loads((tmp_path / "kept.json").read_text())["schedule"]["operators"]
+    assert dict(zip(placed["name"], placed["device"], strict=True))["h.0.a"] == "ram"
+    again = placewright("plan", four, "--budget", "2", "--json", "--keep", "kept.json")
+    assert again.json["value_s"] == 4.0
+    assert again.json["status"] == "optimal"
+
+
+@pytest.mark.parametrize(
+    ("kept", "more", "code", "complaint"),
+    [
+        ({"h.0": 7}, [], 2, "puts 'h.0' on 7, which is no device of this cluster; there are 0, cuda:0, fast, 1"),
+        ({"h.00": 0}, [], 2, "names 'h.00', of which this network has no operator; did you mean 'h.0"),
+        ({"h.0": 1}, ["--pin", "h.0.a=fast"], 2, "keeps 'h.0.a' on 'slow', but it may run on fast alone"),
+        ({"h.0.a": 1, "h.0.b": 0}, ["--together", "h.0.*"], 2, "keeps 'h.0.a' on 'slow' and 'h.0.b' on 'fast'"),
+        ({"h.0": 0, "h": 1}, ["--forbid", "h.1.b=slow"], 2, "keeps 'h.1.b' on 'slow', but it may run on fast, ram"),
+        ([], [], 2, "file to keep 'part.json'"),
+    ],
+)
+def test_what_can_not_be_kept_is_refused(
+    placewright: Call, four: Path, tmp_path: Path, kept: object, more: list[str], code: int, complaint: str
+) -> None:
+    """The file, what it says, and what stands against it."""
+    (tmp_path / "part.json").write_text(json.dumps(kept))
+    shown = placewright("plan", four, "--keep", "part.json", *more)
+    assert (shown.code, complaint in shown.line) == (code, True), shown.line
+
+
+def test_a_rest_that_does_not_fit_is_infeasible(placewright: Call, tmp_path: Path) -> None:
+    """Two of 1 GiB on a device of 1.5 GiB: what may run nowhere else needs 2 GiB there."""
+    graph = OperatorGraph([Operator(f"h.{k}", weight_bytes=2**30) for k in range(3)])
+    devices = [Device("small", memory_bytes=3 * 2**29), Device("large")]
+    cluster = Cluster(devices, [Link(0.0, 1e9, link_class="same-host")])
+    path = written(tmp_path, problem_to_json(Problem(graph, cluster, [[1.0, 1.5]] * 3)))
+    (tmp_path / "part.json").write_text(json.dumps({"h.0": 0, "h.1": "small"}))
+    shown = placewright("plan", path, "--keep", "part.json")
+    assert shown.code == 3
+    assert "device 'small' has 1.5 GiB, but what may run nowhere else needs 2 GiB there: 2 operators" in shown.line

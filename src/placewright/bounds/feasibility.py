@@ -15,8 +15,9 @@ __all__ = ["why_infeasible"]
 def why_infeasible(problem: Problem) -> str:
     """Say why no placement is possible; empty when these tests find no reason.
 
-    Necessary conditions only: each unit has a device that may run it and has the room for what it holds, and all
-    of them together fit the devices that any unit may use. Under ``offload`` memory binds on accelerators alone.
+    Necessary conditions only: each unit has a device that may run it and has the room for what it holds, those that may
+    run on one device alone fit it together, and all of them fit the devices that any unit may use. Under ``offload``
+    memory binds on accelerators alone.
     """
     a = arrays_of(problem)
     operators, devices = problem.graph.operators, problem.cluster.devices
@@ -38,6 +39,17 @@ def why_infeasible(problem: Problem) -> str:
             f"{whole} needs {format_bytes(a.resident[k])}{listing} and the largest device that may run it, "
             f"{devices[best].name!r}, has {format_bytes(capacity[best])}"
         )
+    sole = a.allowed.sum(axis=1) == 1
+    for i in np.flatnonzero(a.allowed[sole].any(axis=0)).tolist() if not reasons else []:
+        bound = np.flatnonzero(sole & a.allowed[:, i])
+        held = float(a.resident[bound].sum())
+        if held > capacity[i]:
+            largest = bound[np.argmax(a.resident[bound])]
+            name = operators[a.member[a.member_ptr[largest]]].name
+            reasons.append(
+                f"device {devices[i].name!r} has {format_bytes(capacity[i])}, but what may run nowhere else needs "
+                f"{format_bytes(held)} there: {len(bound)} operators or classes, {name!r} the largest"
+            )
     used = a.allowed.any(axis=0)
     total, room = float(a.resident.sum()), float(capacity[used].sum())
     if not reasons and total > room:

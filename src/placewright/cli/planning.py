@@ -39,6 +39,10 @@ def plan(
     device_map: Annotated[
         Path | None, typer.Option("--from", help="Start from a device_map of accelerate (JSON).")
     ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", help="Hold what this file places: a device_map of some modules (JSON), or a plan file."),
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the plan here.")] = None,
     report: ReportPath = None,
     trace: TracePath = None,
@@ -49,6 +53,7 @@ def plan(
     from placewright.comparison import check_expert, known_solvers, without_plan
     from placewright.evaluate import judge
     from placewright.export.given_map import read_device_map
+    from placewright.export.kept_map import kept_as_file
     from placewright.few_devices import solve_on_few
     from placewright.io import check_writable, result_to_json, write_atomic, write_plan
     from placewright.posing.plan import given_solvers
@@ -62,6 +67,8 @@ def plan(
     check_expert(solver, expert)
     check_writable(output, report, trace)
     problem = posing.problem(progress)
+    if keep is not None:
+        problem = kept_as_file(keep, problem)
     tell_of_compiling(problem, progress)
     given = given_solvers(expert, problem)
     chosen = solve_on_few(

@@ -32,7 +32,7 @@ from placewright.plan import Copy, Plan, Provenance, Schedule, Transfer, as_plac
 from placewright.problem import Problem
 from placewright.result import Result
 
-__all__ = ["PLAN_SCHEMA", "PlanFile", "read_plan", "write_plan"]
+__all__ = ["PLAN_SCHEMA", "PlanFile", "names_placed", "read_plan", "write_plan"]
 
 PLAN_SCHEMA = "placewright/plan/1"
 MOST_NAMED = 20
@@ -206,6 +206,20 @@ def read_plan(path: Path | str, problem: Problem | None = None) -> PlanFile:
             what=what,
         )
     return PlanFile(_plan(document, problem, what), problem, document)
+
+
+def names_placed(content: bytes, what: str) -> dict[str, str]:
+    """Read of a plan file which device each operator is on, by name, whatever problem it is for.
+
+    Raises
+    ------
+    InvalidInput
+        If it is no plan file, or has not as many devices as operators.
+    """
+    times = decode_json(content, PlanDocument, what, schema=PLAN_SCHEMA).schedule.operators
+    if len(times.name) != len(times.device):
+        raise InvalidInput(f"has {len(times.name)} operators, but {len(times.device)} devices", what=what)
+    return dict(zip(times.name, times.device, strict=True))
 
 
 def _plan(document: PlanDocument, problem: Problem, what: str) -> Plan:
