@@ -19,17 +19,16 @@ from placewright.answers import (
     even_split,
     fetching_pays_from,
     holdings,
-    longest_contexts,
     one_or_many,
 )
 from placewright.answers.context import context_room
 from placewright.cluster import Cluster, Device, Link
 from placewright.errors import InvalidInput
-from placewright.evaluate import Evaluation, judge, plan_for
+from placewright.evaluate import Evaluation, judge, longest_contexts, plan_for
 from placewright.graph import GrowingCache, Operator, OperatorGraph, Tensor
 from placewright.io import problem_from_json, problem_to_json
 from placewright.objective import Makespan, MaxLoad, Throughput
-from placewright.plan import Plan
+from placewright.plan import Copy, Plan
 from placewright.problem import Problem
 from placewright.result import Result
 
@@ -177,6 +176,17 @@ def test_the_longest_context_is_exact() -> None:
         "With this placement memory reaches 157,286 tokens, then 'slow' is full.",
         "By itself each device has room for: 'slow' 157,286 and 'fast' 419,430 tokens.",
     ]
+
+
+def test_what_replicas_hold_has_a_context_too() -> None:
+    """a, b on 'first', c and d on it and its like: (1,000 - 400) MiB / (4 x 1,000 B) on each, as the judge counts."""
+    two = (replace(FAST, name="first"), replace(FAST, name="second"))
+    problem = chain(*two, times=[[1.0, 1.0]] * 4, cache=(GrowingCache(8000.0, 1024),))
+    problem = replace(problem, objective=MaxLoad(replicate=True))
+    plan = plan_for(problem, [0, 0, 0, 0], replicas=[(0, 1)])
+    assert plan is not None
+    reach = 600 * MiB // 4000
+    assert longest_contexts(problem, plan, judge(problem, plan)) == {0: reach, 1: reach}
 
 
 def test_a_full_window_needs_no_more() -> None:

@@ -1,7 +1,6 @@
 """What people ask of a plan, answered in sentences whose numbers the judge or a closed form gives."""
 
 from placewright.answers.answering import Answer, answers_of, sentences_by_question
-from placewright.answers.context import longest_contexts
 from placewright.answers.cpu_offload import cpu_offload, fetching_pays_from
 from placewright.answers.even_split import even_placement, even_split
 from placewright.answers.holdings import holdings
@@ -18,7 +17,6 @@ __all__ = [
     "even_split",
     "fetching_pays_from",
     "holdings",
-    "longest_contexts",
     "one_or_many",
     "sentences_by_question",
 ]

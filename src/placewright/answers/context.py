@@ -1,52 +1,14 @@
-"""Whether the KV cache fits, and up to how many tokens of a sequence each device has room for."""
+"""Whether the KV cache fits, and up to which context, in sentences."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from placewright.evaluate import Evaluation
-from placewright.graph import Operator
-from placewright.objective import Throughput
+from placewright.evaluate import Evaluation, longest_contexts
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.listing import listed
 from placewright.units import format_bytes
 
-__all__ = ["context_room", "longest_contexts"]
-
-MOST_TOKENS = 2**40
-
-
-def longest_contexts(problem: Problem, plan: Plan, evaluation: Evaluation) -> dict[int, int | None]:
-    """Tokens of a sequence that each device with a growing cache has room for; ``None``: no limit.
-
-    The largest t with other memory + sum of ceil(bits a token x min(t, window) / 8) <= limit, exactly, by bisection:
-    the sum never falls as t grows. Other memory (weights, live tensors) is that of the plan.
-    """
-    copies = plan.copies if isinstance(problem.objective, Throughput) and plan.copies else (plan,)
-    reach: dict[int, int | None] = {}
-    for i, use in enumerate(evaluation.devices):
-        rows = {int(v) for copy in copies for v in np.flatnonzero(copy.device_of == i)}
-        cached = [v for k in sorted(rows) if (v := problem.graph.operators[k]).caches]
-        if not cached:
-            continue
-        room = None if use.limit_bytes is None else use.limit_bytes - (use.memory_bytes - use.kv_cache_bytes)
-        room = None if room is None else room - (use.kv_cache_bytes - sum(v.kv_cache_bytes for v in cached))
-        reach[i] = None if room is None else _largest(cached, room)
-    return reach
-
-
-def _largest(cached: list[Operator], room: int) -> int | None:
-    def held(tokens: int) -> int:
-        return sum(v.kv_cache_bytes_at(tokens) for v in cached)
-
-    if held(MOST_TOKENS) <= room:
-        return None
-    low, high = 0, MOST_TOKENS
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if held(middle) <= room else (low, middle)
-    return low
+__all__ = ["context_room"]
 
 
 def context_room(problem: Problem, plan: Plan, evaluation: Evaluation) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.evaluate.calls import Call, calls_of
+from placewright.evaluate.contexts import longest_contexts
 from placewright.evaluate.evaluation import ChannelUse, DeviceUse, Evaluation, Load
 from placewright.evaluate.makespan import evaluate_makespan
 from placewright.evaluate.max_load import evaluate_max_load
@@ -28,6 +29,7 @@ __all__ = [
     "evaluate",
     "fewest_calls",
     "judge",
+    "longest_contexts",
     "plan_for",
 ]
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from placewright.evaluate import Evaluation, evaluate
+from placewright.evaluate import Evaluation, evaluate, longest_contexts
 from placewright.language.posed import PosedModel
-from placewright.language.step import Step, cache_bytes
 from placewright.objective import Makespan
 from placewright.plan import Plan, Schedule
 from placewright.units import format_bytes, format_seconds
@@ -43,25 +40,10 @@ def longest_context(posed: PosedModel, plan: Plan, evaluation: Evaluation) -> tu
     str
         Empty where memory does not limit it.
     """
-    most = posed.model.longest or 2**31
-    parts = {p.name: p for p in posed.model.parts if p.cache is not None}
-    best, full = most, ""
-    for i, use in enumerate(evaluation.devices):
-        here = np.any([copy.device_of == i for copy in plan.copies or (plan,)], axis=0)
-        held_here = [posed.problem.graph.operators[v] for v in np.flatnonzero(here).tolist()]
-        mine = [parts[name] for operator in held_here for name in operator.part_names if name in parts]
-        if use.limit_bytes is None or not mine:
-            continue
-        room = use.limit_bytes - (use.memory_bytes - use.kv_cache_bytes)
-        held = Step(posed.asked.batch * posed.asked.in_flight, {}, 0, posed.asked.source(posed.model))
-
-        low, high = 0, best
-        while low < high:
-            middle = (low + high + 1) // 2
-            needed = sum(cache_bytes(p, replace(held, context=middle), posed.asked.formats) for p in mine)
-            low, high = (middle, high) if needed <= room else (low, middle - 1)
-        if low < best:
-            best, full = low, use.name
+    best, full = posed.model.longest or 2**31, ""
+    for i, tokens in longest_contexts(posed.problem, plan, evaluation).items():
+        if tokens is not None and tokens < best:
+            best, full = tokens, evaluation.devices[i].name
     return best, full
 
 
