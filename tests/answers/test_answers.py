@@ -178,6 +178,19 @@ def test_the_longest_context_is_exact() -> None:
     ]
 
 
+def test_what_copies_hold_is_counted_wherever_it_is() -> None:
+    """4 operators of 1,024,000 B: 3.91 MiB in one copy, twice that in two on two devices, whether it grows or not."""
+    for caches in ((GrowingCache(8000.0, 1024),), ()):
+        once = replace(chain(FAST, SLOW, times=PAIR, cache=(GrowingCache(8000.0, 1024),)), objective=Throughput())
+        operators = [replace(v, caches=caches) for v in once.graph.operators]
+        problem = replace(once, graph=OperatorGraph(operators, once.graph.tensors))
+        copies = (Copy(np.zeros(4, np.int32), 0.75), Copy(np.ones(4, np.int32), 0.25))
+        for made, total in ((copies[:0], "3.91 MiB"), (copies, "7.81 MiB")):
+            plan = plan_for(problem, [0, 0, 0, 0], copies=made)
+            assert plan is not None
+            assert total in context_room(problem, plan, judge(problem, plan))[0]
+
+
 def test_what_replicas_hold_has_a_context_too() -> None:
     """a, b on 'first', c and d on it and its like: (1,000 - 400) MiB / (4 x 1,000 B) on each, as the judge counts."""
     two = (replace(FAST, name="first"), replace(FAST, name="second"))

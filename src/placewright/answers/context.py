@@ -13,7 +13,7 @@ __all__ = ["context_room"]
 
 def context_room(problem: Problem, plan: Plan, evaluation: Evaluation) -> list[str]:
     """Say how much the cache takes, and how far the memory of each device that holds some of it reaches."""
-    total = sum(v.kv_cache_bytes for v in problem.graph.operators)
+    total = sum(use.kv_cache_bytes for use in evaluation.devices)
     if not total:
         return []
     asked = max((c.tokens for v in problem.graph.operators for c in v.caches), default=0)
