@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -91,6 +91,13 @@ def test_outputs_that_differ_are_an_error(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(torch_local, "run_torch_local", lambda *_, outcome=outcome, **__: outcome)
         with pytest.raises(ExecutionError, match="an output differs from the unsplit network's by"):
             run_plan(given, plan, folder=tmp_path, model=f"py:{MAKE}")
+
+
+@pytest.mark.parametrize(("given", "flag"), [({"replanning": True}, "--replan"), ({"weights": "w"}, "--weights")])
+def test_one_process_is_asked_for_nothing_that_needs_several(tmp_path: Path, given: dict[str, Any], flag: str) -> None:
+    """Refused before the network is loaded, not taken and forgotten."""
+    with pytest.raises(InvalidInput, match=f"{flag} is for --processes; leave it out, or add that"):
+        run_plan(problem(None), PLAN, folder=tmp_path, model="py:nowhere:net", **given)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 86_401.0, float("inf"), float("nan")])

@@ -115,6 +115,7 @@ def run(
             timeout_s=longest,
             processes=path if processes else None,
             weights=weights,
+            replanning=replan,
             on_progress=progress.tell,
         )
 

@@ -26,6 +26,7 @@ def run_plan(
     timeout_s: float = 60.0,
     processes: Path | None = None,
     weights: str | None = None,
+    replanning: bool = False,
     on_progress: Callable[[str], None] | None = None,
 ) -> list[Measurement]:
     """Run a plan for real, check its outputs, and measure it.
@@ -47,6 +48,8 @@ def run_plan(
         The plan's file: a PyTorch network then runs in a process for each device, not in this one.
     weights : str, optional
         With ``processes``: see :func:`placewright.execute.ranks.main.run_rank`.
+    replanning : bool
+        Whether a device that is lost is planned around: one process loses all of them at once, and is refused.
 
     Returns
     -------
@@ -74,8 +77,9 @@ def run_plan(
             tell(f"running the plan {runs} times in {len(plan.devices_used)} processes")
             names = [problem.cluster.devices[i].name for i in plan.devices_used]
             return [launch(processes, plan, location, weights=weights, runs=runs, timeout_s=timeout_s, devices=names)]
-        if weights is not None:
-            raise InvalidInput("--weights is for --processes; leave it out, or add that")
+        for name, given in (("--weights", weights is not None), ("--replan", replanning)):
+            if given:
+                raise InvalidInput(f"{name} is for --processes; leave it out, or add that")
         return [_torch(problem, plan, location, runs, tell)]
     if processes is not None or weights is not None:
         raise InvalidInput("an ONNX network runs in a process for each device anyway; leave --processes, --weights out")
