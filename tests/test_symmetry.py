@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, permutations
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import placewright as pw
-from placewright.symmetry import symmetry_of
+from placewright.symmetry import _Search, symmetry_of
 
 
 def keeps(problem: pw.Problem, image: tuple[int, ...], renaming: bool = True) -> bool:
@@ -87,6 +88,26 @@ def test_exchanges_are_automorphisms_and_none_of_two_devices_is_missed(problem: 
         assert keeps(problem, tuple(image), renaming=False) <= alike <= keeps(problem, tuple(image))
     real = orbits(problem)
     assert all(found.orbit[i] != found.orbit[j] or j in real[i] for i, j in combinations(range(D), 2))
+
+
+@given(clusters())
+@settings(max_examples=100, deadline=None)
+def test_sums_of_links_keep_nothing_apart_that_is_alike(problem: pw.Problem) -> None:
+    """Classes are the same where every pair of groups is tried, which the sums are there to save."""
+    with patch.object(_Search, "_alike_outside", lambda _, group_of: np.ones((max(group_of) + 1,) * 2, dtype=bool)):
+        tried = _Search(problem).found().levels
+    for level, other in zip(_Search(problem).found().levels, tried, strict=True):
+        assert (level.members, level.class_of.tolist()) == (other.members, other.class_of.tolist())
+
+
+def test_sums_of_links_tell_groups_apart_that_face_a_third_one_unlike() -> None:
+    """Hosts a, b, c of two devices: a and b are linked fast, so c is no like of either, and those two are alike."""
+    devices = [pw.Device(f"{host}{k}", host=host) for host in "abc" for k in (0, 1)]
+    links = [pw.Link(0.0, 9e9, link_class="same-host"), pw.Link(0.0, 1e9, link_class="between-hosts")]
+    links += [pw.Link(0.0, 4e9, between=(f"a{k}", f"b{m}")) for k in (0, 1) for m in (0, 1)]
+    search = _Search(problem_of(devices, links, [1.0] * 6))
+    apart = ~search._alike_outside(np.array([0, 0, 1, 1, 2, 2], dtype=np.int32))
+    assert apart.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
 
 
 @given(st.integers(1, 3), st.integers(1, 3), st.sampled_from(["", "nic"]), st.sampled_from(["", "pcie"]), st.booleans())

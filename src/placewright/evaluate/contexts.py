@@ -21,12 +21,15 @@ def longest_contexts(problem: Problem, plan: Plan, evaluation: Evaluation) -> di
     the sum never falls as t grows. Other memory (weights, live tensors) is that of the plan. What copies of the
     network, or replicas of a stage, hold on a device counts there, once.
     """
-    copies = plan.copies or (plan,)
-    stage_of = {i: stage for stage in plan.replicas for i in stage}
+    growing = np.array([k for k, v in enumerate(problem.graph.operators) if v.caches], dtype=np.intp)
+    held = np.zeros((len(evaluation.devices), len(growing)), dtype=bool)
+    for copy in plan.copies or (plan,):
+        held[copy.device_of[growing], np.arange(len(growing))] = True
+    for stage in plan.replicas:
+        held[list(stage)] = held[list(stage)].any(axis=0)
     reach: dict[int, int | None] = {}
     for i, use in enumerate(evaluation.devices):
-        here = np.any([np.isin(copy.device_of, stage_of.get(i, (i,))) for copy in copies], axis=0)
-        cached = [v for k in np.flatnonzero(here) if (v := problem.graph.operators[k]).caches]
+        cached = [problem.graph.operators[k] for k in growing[held[i]]]
         if not cached:
             continue
         room = None if use.limit_bytes is None else use.limit_bytes - (use.memory_bytes - use.kv_cache_bytes)
