@@ -94,7 +94,7 @@ def llama_cpp_devices(words: list[str]) -> list[str]:
 def test_llama_cpp_puts_every_layer_where_the_plan_has_it(counts: dict[str, int], wanted: list[str]) -> None:
     """The flags, read with the arithmetic of llama.cpp's loader, give the planned device of each layer and the head."""
     words = last_line(exported("llama.cpp", counts).text)
-    assert words[0] == "llama-server"
+    assert words[:2] == ["CUDA_DEVICE_ORDER=PCI_BUS_ID", "llama-server"]  # CUDA's own order begins with the fastest
     assert llama_cpp_devices(words) == wanted
     assert (option(words, "--split-mode") == "none") == (len(counts) == 1)
 
@@ -113,8 +113,8 @@ def test_llama_cpp_runs_where_its_cpu_is() -> None:
     assert (option(words, "--rpc"), option(words, "--device")) == ("b:50052", "RPC0")
 
 
-def test_llama_cpp_uses_one_cpu() -> None:
-    """Experts in the RAM of two hosts can't be said: the nearest plan has one CPU alone."""
+def test_llama_cpp_keeps_experts_in_the_ram_of_one_host() -> None:
+    """Experts in the RAM of two hosts can't be said: the nearest plan has them in that of one."""
     two = [*BOX[:1], Device("there", kind="cpu", host="b"), BOX[2]]
     made = exported(
         *("llama.cpp", {"fast": 6}, two),
@@ -164,7 +164,34 @@ def test_llama_cpp_reaches_other_hosts_by_rpc() -> None:
     words = last_line(made.text)
     assert option(words, "--rpc") == "attic:50052"
     assert option(words, "--device") == "CUDA0,RPC0"
-    assert "rpc-server" in made.notes[0]
+    started = "on attic, in a network that you trust: ggml-rpc-server --host 0.0.0.0 --port 50052 --device CUDA0"
+    assert made.notes == (started,)
+    assert f"# {started}\n" in made.text
+
+
+def test_llama_cpp_numbers_devices_of_rpc_servers_in_the_order_of_the_servers() -> None:
+    """RPC numbers go over the servers, and over the devices that each is given, not over the stages."""
+    devices = [
+        Device("ram", kind="cpu", host="desk"),
+        Device("a0", model="rtx-3090", host="attic"),
+        Device("a1", model="gtx-1080-ti", host="attic"),
+        Device("far", kind="cpu", host="shed"),
+    ]
+    made = exported("llama.cpp", {"a1": 2, "far": 3, "a0": 1}, devices)
+    words = last_line(made.text)
+    assert option(words, "--rpc") == "attic:50052,shed:50052"
+    assert option(words, "--device") == "RPC0,RPC2,RPC1"
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID ggml-rpc-server --host 0.0.0.0 --port 50052 --device CUDA1,CUDA0" in made.text
+    assert "on shed, in a network that you trust: ggml-rpc-server" in made.text
+    assert made.text.count("--device CPU\n") == 1
+
+
+def test_llama_cpp_leaves_other_cpus_of_its_host_alone() -> None:
+    """A second CPU of the host where the program runs is no device of it, and neither is one that stands first."""
+    devices = [Device("ram", kind="cpu"), Device("ram2", kind="cpu"), Device("gpu", model="rtx-4090")]
+    made = exported("llama.cpp", {"gpu": 2, "ram2": 4}, devices)
+    assert made.text.startswith("# llama.cpp can say this plan only by whole layers in device order, those on its own")
+    assert "ram2" not in made.text
 
 
 COUNTS = {"fast": 4, "slow": 2}
@@ -183,6 +210,7 @@ def test_pipelines_of_servers(format: str, variable: str, stages: str) -> None:
     assert f"{variable}=4,2" in words
     assert "CUDA_VISIBLE_DEVICES=1,0" in words
     assert option(words, stages) == "2"
+    assert last_line(exported(format, {"slow": 2, "fast": 4}).text)[0] == "CUDA_DEVICE_ORDER=PCI_BUS_ID"
 
 
 def test_servers_use_no_cpu() -> None:

@@ -162,7 +162,7 @@ def test_devices_that_a_target_does_not_know_are_left_out() -> None:
     plan = placed(problem, [1, 1, 1, 0, 0, 0])
     without = nearest(problem, plan, replace(ROW, cpus="nowhere"))
     assert {stage.device for stage in without.stages} == {1, 2}
-    first = nearest(problem, plan, replace(ROW, cpus="first"))
+    first = nearest(problem, plan, replace(ROW, cpus="home"))
     assert 0 not in [stage.device for stage in first.stages[1:]]
 
 
@@ -179,7 +179,7 @@ def test_experts_may_stay_on_the_cpu() -> None:
     """Experts that the plan has on the CPU are no part of the layer that a row moves as a whole."""
     names = ["h.0.attn", "h.0.mlp.experts.0", "h.1.attn", "h.1.mlp.experts.0"]
     problem = chain(names, [Device("ram", kind="cpu"), Device("gpu")])
-    rules = replace(ROW, cpus="first", apart=re.compile(r"\bexperts\b"))
+    rules = replace(ROW, cpus="home", apart=re.compile(r"\bexperts\b"))
     plan = placed(problem, [1, 0, 1, 1])
     assert not nearest(problem, plan, rules).changed
     assert nearest(problem, plan, replace(rules, apart=None)).changed
@@ -194,7 +194,7 @@ def test_experts_of_the_first_layers_go_to_the_cpu_where_memory_asks_for_it() ->
     names = ["h.0.attn", "h.0.mlp.experts.0", "h.1.attn", "h.1.mlp.experts.0"]
     times = np.array([[10.0, 1.0], [4.0, 1.0], [10.0, 1.0], [4.0, 1.0]])
     problem = chain(names, [Device("ram", kind="cpu"), Device("gpu", memory_bytes=3500)], times=times)
-    rules = replace(ROW, cpus="first", apart=re.compile(r"\bexperts\b"))
+    rules = replace(ROW, cpus="home", apart=re.compile(r"\bexperts\b"))
     found = nearest(problem, placed(problem, [1, 1, 0, 1]), rules)
     assert found.plan.device_of.tolist() == [1, 0, 1, 1]
     assert found.plan.value_s == pytest.approx(8.0)
@@ -204,7 +204,7 @@ def test_an_embedding_in_ram_leaves_the_layers_where_they_are() -> None:
     """A target that has embeddings in RAM moves the embedding alone: 5 + 0.5 + 5 x 1 s in place of 6 x 1 s."""
     devices = [Device("ram", kind="cpu"), Device("gpu")]
     problem = chain(NAMES, devices, times=np.tile([5.0, 1.0], (6, 1)))
-    rules = replace(ROW, ends=False, cpus="first", embedding_on_cpu=True)
+    rules = replace(ROW, ends=False, cpus="home", embedding_on_cpu=True)
     found = nearest(problem, placed(problem, [1] * 6), rules)
     assert found.plan.device_of.tolist() == [0, 1, 1, 1, 1, 1]
     assert found.plan.value_s == pytest.approx(10.5)

@@ -1,4 +1,4 @@
-"""Operators that a target can keep on a CPU while their layer is elsewhere: experts."""
+"""Operators that a target can keep on its own CPU while their layer is elsewhere: experts."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ def apart_of(problem: Problem, row: Sequence[int], pattern: Pattern) -> list[int
 
 
 def less_apart(
-    problem: Problem, plan: Plan, groups: Sequence[Sequence[int]], pattern: Pattern | None
+    plan: Plan, groups: Sequence[Sequence[int]], pattern: Pattern | None, cpu: int, problem: Problem
 ) -> Iterator[list[int]]:
-    """Leave out of each group what may be apart, where the plan has all of it on one CPU."""
+    """Leave out of each group what may be apart, where the plan has all of it on this CPU."""
     for group in groups:
         row = list(group)
         apart = apart_of(problem, row, pattern) if pattern is not None else []
-        devices = set(plan.device_of[apart].tolist())
-        if len(apart) < len(row) and len(devices) == 1 and _is_cpu(problem, devices.pop()):
+        if len(apart) < len(row) and set(plan.device_of[apart].tolist()) == {cpu}:
             row = [v for v in row if v not in set(apart)]
         yield row
 
@@ -43,38 +42,32 @@ def some_apart(
     whole: Plan | None,
     groups: Sequence[Sequence[int]],
     devices: Sequence[int],
-    first_only: Sequence[int],
+    cpu: int,
     pattern: Pattern,
     clock: Budget,
 ) -> list[Plan]:
-    """Make plans of rows with some groups' operators apart: where the given plan has them so, and of the first groups.
+    """Make plans of rows with some groups' operators on a CPU: where the given plan has them so, and of the first ones.
 
     For each number of first groups the rest is split by :func:`placewright.export.chain_split.split_chain`, where what
-    is apart takes a constant time and none of its layer's memory; the judge then says what the whole takes.
+    is apart takes a constant time and none of its layer's memory; the judge then says what the whole takes. The CPU
+    takes the first block, or none.
     """
     found: list[Plan | None] = []
     apart = [apart_of(problem, row, pattern) for row in groups]
     if whole is not None:
         device = whole.device_of.copy()
         for row in apart:
-            there = plan.device_of[row]
-            cpus = [i for i in there.tolist() if i in devices and _is_cpu(problem, i)]
-            if 2 * len(cpus) > len(row):
-                device[row] = max(set(cpus), key=lambda i: (cpus.count(i), -i))
+            if 2 * plan.device_of[row].tolist().count(cpu) > len(row):
+                device[row] = cpu
         found.append(plan_for(problem, device))
     p = np.where(problem.allowed, problem.times.processing_s, np.inf)
-    cpu = min(
-        (i for i in devices if _is_cpu(problem, i)),
-        key=lambda i: (sum(float(p[row, i].sum()) for row in apart), i),
-        default=None,
-    )
     holding = [k for k, row in enumerate(apart) if row]
     for count in range(1, len(holding) + 1):
-        if cpu is None or clock.spent:
+        if clock.spent:
             break
         chosen = set(holding[:count])
         rest = [[v for v in row if k not in chosen or v not in set(apart[k])] for k, row in enumerate(groups)]
-        split = split_chain(_in_short(problem, groups, rest, p[:, cpu]), _ones(groups), devices, first_only=first_only)
+        split = split_chain(_in_short(problem, groups, rest, p[:, cpu]), _ones(groups), devices, first_only=[cpu])
         if split is not None:
             device = placed(problem, groups, split.device_of_group)
             for k in chosen:
@@ -107,7 +100,3 @@ def _in_short(
             tensors.append(Tensor(f"{u}", of[t.producer], tuple(readers), t.size_bytes))
     short = OperatorGraph(operators, tensors)
     return Problem(short, problem.cluster, Times(np.array(times)), problem.objective)
-
-
-def _is_cpu(problem: Problem, device: int) -> bool:
-    return problem.cluster.devices[device].kind == "cpu"

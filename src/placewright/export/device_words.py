@@ -8,7 +8,7 @@ from placewright.cluster import Cluster
 from placewright.export.modules import Unit
 from placewright.export.nearest import Nearest
 
-__all__ = ["accelerator_index", "listed_units", "numbered_word", "stage_lines", "visible"]
+__all__ = ["accelerator_index", "bus_order", "listed_units", "numbered_word", "stage_lines", "visible"]
 
 
 def accelerator_index(cluster: Cluster, device: int) -> int:
@@ -54,6 +54,21 @@ def numbered_word(cluster: Cluster, device: int, words: Mapping[str, str], defau
     return said(device)[-1].format(sum(said(i) == said(device) for i in range(device)))
 
 
+def bus_order(cluster: Cluster, host: str) -> str:
+    """Return the setting that numbers unlike accelerators of a host as the cluster does; empty where all are alike.
+
+    CUDA's own order begins with the fastest; in that of the bus numbers are those of nvidia-smi.
+
+    Examples
+    --------
+    >>> from placewright.cluster import Device
+    >>> bus_order(Cluster([Device("a", model="gtx-1080-ti"), Device("b", model="rtx-4090")]), "local")
+    'CUDA_DEVICE_ORDER=PCI_BUS_ID '
+    """
+    models = {d.model for d in cluster.devices if d.host == host and d.kind != "cpu"}
+    return "CUDA_DEVICE_ORDER=PCI_BUS_ID " if len(models) > 1 else ""
+
+
 def visible(cluster: Cluster, devices: Sequence[int]) -> str:
     """Return the setting that makes these accelerators of one host the ranks 0, 1...; empty where that is so by itself.
 
@@ -69,7 +84,7 @@ def visible(cluster: Cluster, devices: Sequence[int]) -> str:
         return ""
     present = sum((d.kind, d.host) in groups for d in cluster.devices)
     if numbers == list(range(present)):
-        return ""
+        return bus_order(cluster, cluster.devices[devices[0]].host)
     return f"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(map(str, numbers))} "
 
 

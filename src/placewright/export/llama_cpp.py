@@ -5,18 +5,19 @@ in the order of ``--device``: slot k of n is on the first device whose share of 
 n (``src/llama-model.cpp``, ``load_tensors``; releases of 2026). Layers before them, and always the token embeddings,
 are on the CPU. ``--n-cpu-moe N`` keeps the experts of the first N layers on the CPU, ``--override-tensor REGEX=CPU``
 any (``common/arg.cpp``; https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md). Devices of other
-hosts are reached by ``--rpc HOST:PORT`` (https://github.com/ggml-org/llama.cpp/blob/master/tools/rpc/README.md).
+hosts, CPUs too, are behind an RPC server (https://github.com/ggml-org/llama.cpp/blob/master/tools/rpc/README.md):
+``--rpc HOST:PORT,...`` registers them as RPC0, RPC1, ... in the order of the servers, and of ``--device`` of each.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from placewright.cluster import Cluster
-from placewright.export.device_words import numbered_word, stage_lines
+from placewright.export.device_words import bus_order, numbered_word, stage_lines
 from placewright.export.modules import main_stack, units_of
 from placewright.export.nearest import Nearest, Rules
 from placewright.export.target import Exported
@@ -28,9 +29,9 @@ EXPERTS = re.compile(r"\.(\d+)\..*\bexperts\b")
 
 RULES = Rules(
     "llama.cpp",
-    "whole layers in device order, those on the CPU first, and experts on the CPU",
+    "whole layers in device order, those on its own CPU first, and experts on that",
     ends=False,
-    cpus="first",
+    cpus="home",
     embedding_on_cpu=True,
     pipelined=False,
     apart=EXPERTS,
@@ -43,7 +44,7 @@ RPC_PORT = 50052
 
 
 def device_name(cluster: Cluster, device: int) -> str:
-    """Return llama.cpp's name for an accelerator, as ``--list-devices`` shows it.
+    """Return llama.cpp's name for a device of its own host, as ``--list-devices`` shows it.
 
     Examples
     --------
@@ -51,55 +52,60 @@ def device_name(cluster: Cluster, device: int) -> str:
     >>> device_name(Cluster([Device("a"), Device("b", model="rtx-3090")]), 1)
     'CUDA1'
     """
+    if cluster.devices[device].kind == "cpu":
+        return "CPU"
     return numbered_word(cluster, device, BACKENDS, "CUDA{}")
 
 
 def write(found: Nearest, folder: Path) -> Exported:
-    """Write one command line, after a comment for each stage."""
+    """Write one command line, after a comment for each stage and each RPC server."""
     cluster = found.problem.cluster
-    on_gpus = [
-        (stage.device, n) for stage, n in zip(found.stages, found.layers, strict=True) if _is_gpu(cluster, stage.device)
+    handed = [
+        (stage.device, n) for stage, n in zip(found.stages, found.layers, strict=True) if stage.device != found.home
     ]
-    options = ["llama-server", "--model", "MODEL.gguf", "--fit", "off"]
-    notes = []
-    if not on_gpus:
+    source = found.problem.graph.source
+    model = source.location if source is not None and source.format == "gguf" else "MODEL.gguf"
+    options = ["llama-server", "--model", model, "--fit", "off"]
+    notes: list[str] = []
+    here = cluster.devices[found.home if found.home >= 0 else handed[0][0]].host
+    if not handed:
         options += ["--n-gpu-layers", "0", "--device", "none"]
     else:
-        slots = [n for _, n in on_gpus]
+        slots = [n for _, n in handed]
         slots[-1] += 1  # the head
-        cpus = [i for i in found.plan.devices_used if not _is_gpu(cluster, i)]
-        here = cluster.devices[(cpus or [on_gpus[0][0]])[0]].host  # where the program runs, whose CPU it uses
-        away = list(dict.fromkeys(cluster.devices[i].host for i, _ in on_gpus if cluster.devices[i].host != here))
         options += ["--n-gpu-layers", str(sum(slots))]
-        if away:
-            options += ["--rpc", ",".join(f"{host}:{RPC_PORT}" for host in away)]
-            notes.append(
-                f"start rpc-server --port {RPC_PORT} on {', '.join(away)}, and put the names that --list-devices shows "
-                "there in place of RPC0, RPC1, ..."
-            )
-        names = _names(cluster, [i for i, _ in on_gpus], here)
+        servers = _servers(cluster, [i for i, _ in handed], here)
+        if servers:
+            options += ["--rpc", ",".join(f"{host}:{RPC_PORT}" for host in servers)]
+            notes = [_server_line(cluster, host, there) for host, there in servers.items()]
+        away = [i for there in servers.values() for i in there]
+        names = [f"RPC{away.index(i)}" if i in away else device_name(cluster, i) for i, _ in handed]
         options += ["--device", ",".join(names)]
-        if len(on_gpus) == 1:
+        if len(handed) == 1:
             options += ["--split-mode", "none", "--main-gpu", "0"]
         else:
             options += ["--split-mode", "layer", "--tensor-split", ",".join(map(str, slots))]
     options += _expert_options(found)
-    return Exported(f"{stage_lines(found)}{shlex.join(options)}\n", tuple(notes))
+    comments = stage_lines(found) + "".join(f"# {note}\n" for note in notes)
+    return Exported(f"{comments}{bus_order(cluster, here)}{shlex.join(options)}\n", tuple(notes))
 
 
-def _is_gpu(cluster: Cluster, device: int) -> bool:
-    return cluster.devices[device].kind != "cpu"
-
-
-def _names(cluster: Cluster, devices: Iterable[int], here: str) -> list[str]:
-    names, away = [], 0
+def _servers(cluster: Cluster, devices: Sequence[int], here: str) -> dict[str, list[int]]:
+    """Devices that are handed over on each other host, both in the order in which they are used."""
+    found: dict[str, list[int]] = {}
     for i in devices:
-        if cluster.devices[i].host == here:
-            names.append(device_name(cluster, i))
-        else:
-            names.append(f"RPC{away}")
-            away += 1
-    return names
+        if cluster.devices[i].host != here:
+            found.setdefault(cluster.devices[i].host, []).append(i)
+    return found
+
+
+def _server_line(cluster: Cluster, host: str, devices: Sequence[int]) -> str:
+    """Say what is to be started on another host."""
+    names = ",".join(device_name(cluster, i) for i in devices)
+    return (
+        f"on {host}, in a network that you trust: {bus_order(cluster, host)}ggml-rpc-server --host 0.0.0.0 "
+        f"--port {RPC_PORT} --device {names}"
+    )
 
 
 def _expert_options(found: Nearest) -> list[str]:
@@ -114,9 +120,7 @@ def _expert_options(found: Nearest) -> list[str]:
         if unit.stack != stack or not experts or not others:
             continue
         whole += 1
-        if _is_gpu(problem.cluster, int(device_of[others[0]])) and not _is_gpu(
-            problem.cluster, int(device_of[experts[0]])
-        ):
+        if device_of[others[0]] != found.home and device_of[experts[0]] == found.home:
             apart.append(unit.number)
     if not apart:
         return []

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from placewright.algorithm import Budget
 from placewright.errors import InvalidInput
-from placewright.evaluate import evaluate, plan_for
+from placewright.evaluate import plan_for
 from placewright.export.apart import apart_of, less_apart, some_apart
-from placewright.export.chain_split import placed, split_chain
+from placewright.export.chain_split import placed
 from placewright.export.modules import Unit, main_stack, unit_of_operators, units_of
+from placewright.export.row_search import best_row
 from placewright.graph import OperatorGraph
 from placewright.objective import MaxLoad, Throughput
 from placewright.one_copy import one_copy
@@ -29,8 +30,6 @@ from placewright.units import format_seconds
 __all__ = ["Nearest", "Rules", "Stage", "as_it_is", "nearest"]
 
 Ints = npt.NDArray[np.int32]
-
-MOST_RETRIES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,9 @@ class Rules:
         Whether each device takes modules that follow each other, once; else any modules.
     ends : bool
         Whether modules before the first layer and after the last may be elsewhere than those two.
-    cpus : {"anywhere", "first", "nowhere"}
-        Where devices of kind ``cpu`` may stand in the row; ``first``: and one of them at most.
+    cpus : {"anywhere", "home", "nowhere"}
+        Where devices of kind ``cpu`` may stand in the row. ``home``: that of the machine on which the program runs
+        stands first, those of other hosts anywhere, and others of its host nowhere.
     unit : {"module", "operator"}
         What is placed.
     one_host : bool
@@ -56,20 +56,20 @@ class Rules:
     one_accelerator : bool
         Whether one device at most is of another kind than ``cpu``, and one CPU.
     embedding_on_cpu : bool
-        Whether what stands before the first layer is on a CPU where there is one.
+        Whether what stands before the first layer is on the CPU of the machine on which the program runs.
     pipelined : bool
         Whether devices work on several samples at once, so that a time per sample in steady state is reached.
     tied_twice : bool
         Whether the first and the last device each hold weights that the two share.
     apart : regular expression or None
-        Of operators that may be on a CPU wherever their module is, all of a module's together.
+        Of operators that may be on that CPU wherever their module is, all of a module's together.
     """
 
     target: str
     words: str
     ordered: bool = True
     ends: bool = True
-    cpus: Literal["anywhere", "first", "nowhere"] = "anywhere"
+    cpus: Literal["anywhere", "home", "nowhere"] = "anywhere"
     unit: Literal["module", "operator"] = "module"
     one_host: bool = False
     one_accelerator: bool = False
@@ -77,6 +77,18 @@ class Rules:
     pipelined: bool = True
     tied_twice: bool = True
     apart: re.Pattern[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Devices that a plan may use; of them the CPU of the machine on which the program runs, or -1."""
+
+    devices: tuple[int, ...]
+    home: int = -1
+
+    @property
+    def first_only(self) -> tuple[int, ...]:
+        return (self.home,) if self.home >= 0 else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +118,8 @@ class Nearest:
         What saying it so costs, in a sentence; empty when nothing was changed.
     held_twice_bytes : int
         Of weights that the target holds once more than the network has them.
+    home : int
+        The CPU of the machine on which the program runs, where the target has one such; else -1.
     """
 
     problem: Problem
@@ -115,6 +129,7 @@ class Nearest:
     exact: bool
     loss: str
     held_twice_bytes: int = 0
+    home: int = -1
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -126,8 +141,7 @@ class Nearest:
 def nearest(problem: Problem, plan: Plan, rules: Rules, *, budget: float | Budget = 10.0, seed: int = 0) -> Nearest:
     """Find the best plan that a target can say; the given one when it can say that.
 
-    In rows it is the split by :func:`placewright.export.chain_split.split_chain`, judged, and where that is not exact
-    its ends are moved as long as the judge finds a better one. Else modules become colocation classes, and
+    In rows it is what :func:`placewright.export.row_search.best_row` finds. Else modules become colocation classes, and
     :func:`placewright.solve.solve` is asked; the given plan with each module where most of its time is spent, and the
     best row, are kept when nothing better is found.
 
@@ -145,37 +159,42 @@ def nearest(problem: Problem, plan: Plan, rules: Rules, *, budget: float | Budge
     if rules.tied_twice:
         posed = _untied(posed, groups)
     twice = int(posed.resident_bytes.sum() - problem.resident_bytes.sum())
-    if rules.embedding_on_cpu and len(groups) > sum(bool(unit.stack == main_stack(units)) for unit in units):
-        posed = _on_cpus(posed, groups[0])
+    in_ram = rules.embedding_on_cpu and len(groups) > sum(bool(unit.stack == main_stack(units)) for unit in units)
+    if in_ram:
+        posed = _on(posed, groups[0], [i for i, d in enumerate(posed.cluster.devices) if d.kind == "cpu"])
     alone = len(plan.copies) <= 1 and not plan.replicas
-    if (
-        alone
-        and _says(posed, plan, groups, rules)
-        and (kept := plan_for(posed, plan.device_of, schedule=plan.schedule))
-    ):
-        return Nearest(posed, kept, _stages(units, kept.device_of), False, True, "", twice)
+    home = _home(posed, plan, groups, rules, in_ram)
+    if alone and home is not None and (kept := plan_for(posed, plan.device_of, schedule=plan.schedule)):
+        return Nearest(posed, kept, _stages(units, kept.device_of), False, True, "", twice, home)
+    found: list[tuple[Plan, int]] = []
     most = _where_most_is(posed, plan, groups)
-    found = [most] if most is not None and _says(posed, most, groups, rules) else []
+    if most is not None and (home := _home(posed, most, groups, rules, in_ram)) is not None:
+        found.append((most, home))
     sure = rules.apart is None or not apart_of(posed, range(len(posed.graph)), rules.apart)
-    for devices in _choices(posed, rules):
-        row = _row(posed, groups, devices, rules, clock) if rules.unit == "module" else None
+    choices = list(_choices(posed, rules))
+    for k, choice in enumerate(choices):
+        part = clock.share((1.0 if rules.ordered else 0.25) / (len(choices) - k))
+        asked = _on(posed, groups[0], choice.first_only) if in_ram else posed
+        row = None
+        if rules.unit == "module":
+            row = best_row(asked, groups, choice.devices, choice.first_only, part, np.random.default_rng(seed))
         if row is not None:
-            found.append(row[0])
-        if rules.apart is not None and rules.ordered and not sure:
-            first = [i for i in devices if rules.cpus == "first" and posed.cluster.devices[i].kind == "cpu"]
-            found += some_apart(posed, plan, row and row[0], groups, devices, first, rules.apart, clock)
-        other = _anywhere(posed, groups, devices, clock, seed) if not rules.ordered else row
-        found += [other[0]] if other is not None else []
+            found.append((row[0], choice.home))
+        if rules.apart is not None and rules.ordered and choice.home >= 0 and not sure:
+            parted = some_apart(asked, plan, row and row[0], groups, choice.devices, choice.home, rules.apart, clock)
+            found += [(made, choice.home) for made in parted]
+        other = _anywhere(posed, groups, choice.devices, clock, seed) if not rules.ordered else row
+        found += [(other[0], choice.home)] if other is not None else []
         sure &= other is None or other[1]
     if not found:
         raise InvalidInput(
             f"{rules.target} can say a plan only by {rules.words}, and none such fits this cluster; allow "
             "more memory or devices, or use another --format"
         )
-    best = min(found, key=lambda q: q.value_s)
+    best, home = min(found, key=lambda q: q[0].value_s)
     best = replace(best, provenance=Provenance("nearest", seed, plan.provenance.version, {"target": rules.target}))
     loss = _loss(rules, plan.value_s, best.value_s, sure)
-    return Nearest(posed, best, _stages(units, best.device_of), True, sure, loss, twice)
+    return Nearest(posed, best, _stages(units, best.device_of), True, sure, loss, twice, home)
 
 
 def _loss(rules: Rules, before_s: float, after_s: float, sure: bool) -> str:
@@ -263,18 +282,19 @@ def _untied(problem: Problem, groups: Sequence[Sequence[int]]) -> Problem:
     return _with(problem, OperatorGraph(operators, graph.tensors, classes, graph.name, graph.source))
 
 
-def _on_cpus(problem: Problem, row: Sequence[int]) -> Problem:
-    """Return the problem with operators on CPUs alone, where there are any."""
-    cpu = np.array([d.kind == "cpu" for d in problem.cluster.devices])
-    if not cpu.any():
+def _on(problem: Problem, row: Sequence[int], devices: Sequence[int]) -> Problem:
+    """Return the problem with operators on these devices alone; as it is where there are none."""
+    if not devices:
         return problem
+    away = np.ones(len(problem.cluster), dtype=bool)
+    away[list(devices)] = False
     times = problem.times.processing_s.copy()
-    times[np.array(row)[:, None], ~cpu] = np.inf
+    times[np.array(row)[:, None], away] = np.inf
     among = replace(problem.times, processing_s=times)
     return Problem(problem.graph, problem.cluster, among, problem.objective, problem.wishes, problem.name)
 
 
-def _choices(problem: Problem, rules: Rules) -> Iterator[list[int]]:
+def _choices(problem: Problem, rules: Rules) -> Iterator[_Choice]:
     """Yield the sets of devices that a plan may use."""
     devices = problem.cluster.devices
     known = [i for i, d in enumerate(devices) if rules.cpus != "nowhere" or d.kind != "cpu"]
@@ -285,79 +305,32 @@ def _choices(problem: Problem, rules: Rules) -> Iterator[list[int]]:
         cpus = [i for i in row if devices[i].kind == "cpu"]
         others = [i for i in row if devices[i].kind != "cpu"]
         if rules.one_accelerator and len(cpus) <= 1 < len(others):
-            yield from ([*cpus, i] for i in others)
+            yield from (_Choice((*cpus, i)) for i in others)
         elif rules.one_accelerator and (len(cpus) > 1 or len(others) > 1):
-            yield from ([c, i] for c in cpus for i in others or cpus if i != c)
-        elif rules.cpus == "first" and len(cpus) > 1:  # the one of the machine that the program runs on
-            yield from ([i for i in row if i == c or i in others] for c in cpus)
+            yield from (_Choice((c, i)) for c in cpus for i in others or cpus if i != c)
+        elif rules.cpus == "home" and cpus:
+            for c in cpus:
+                away = [i for i in cpus if devices[i].host != devices[c].host]
+                yield _Choice(tuple(i for i in row if i == c or i in others or i in away), c)
         else:
-            yield row
+            yield _Choice(tuple(row))
 
 
-def _says(problem: Problem, plan: Plan, groups: Sequence[Sequence[int]], rules: Rules) -> bool:
-    """Whether the target has words for a plan as it is."""
-    at = [set(plan.device_of[row].tolist()) for row in less_apart(problem, plan, groups, rules.apart)]
-    if any(len(devices) > 1 for devices in at):
-        return False
+def _home(problem: Problem, plan: Plan, groups: Sequence[Sequence[int]], rules: Rules, in_ram: bool) -> int | None:
+    """Return where the program runs when the target has words for a plan as it is; ``None``: it has none.
+
+    With ``in_ram`` the first group must be there.
+    """
     used = set(plan.device_of.tolist())
-    if not any(used <= set(devices) for devices in _choices(problem, rules)):
-        return False
-    row = [i for i, _ in groupby(devices.pop() for devices in at)]
-    cpu = [problem.cluster.devices[i].kind == "cpu" for i in row]
-    return not rules.ordered or (len(set(row)) == len(row) and (rules.cpus != "first" or not any(cpu[1:])))
-
-
-def _row(
-    problem: Problem, groups: Sequence[Sequence[int]], devices: Sequence[int], rules: Rules, clock: Budget
-) -> tuple[Plan, bool] | None:
-    """Split the row of groups, with less memory where live tensors need it, and improve on what is not exact."""
-    first = [i for i in devices if rules.cpus == "first" and problem.cluster.devices[i].kind == "cpu"]
-    capacity = np.array(problem.cluster.capacity_bytes, dtype=np.float64)
-    for retry in range(MOST_RETRIES):
-        split = split_chain(problem, groups, devices, first_only=first, capacity_bytes=capacity)
-        if split is None:
-            return None
-        at = list(split.device_of_group)
-        judged = evaluate(problem, placed(problem, groups, at))
-        if judged.feasible:
-            best = plan_for(problem, placed(problem, groups, at))
-            if best is not None:
-                exact = split.exact and retry == 0
-                return (best, True) if exact else (_shifted(problem, groups, at, best, clock), False)
-        over = [
-            use.memory_bytes - limit for use, limit in zip(judged.devices, problem.cluster.capacity_bytes, strict=True)
-        ]
-        if max(over) <= 0:
-            return None
-        capacity -= np.maximum(over, 0)
+    for choice in _choices(problem, rules):
+        at = [set(plan.device_of[row].tolist()) for row in less_apart(plan, groups, rules.apart, choice.home, problem)]
+        if any(len(devices) > 1 for devices in at) or not used <= set(choice.devices):
+            continue
+        row = [i for i, _ in groupby(devices.pop() for devices in at)]
+        begins = not in_ram or choice.home in (-1, row[0])
+        if not rules.ordered or (len(set(row)) == len(row) and choice.home not in row[1:] and begins):
+            return choice.home
     return None
-
-
-def _shifted(problem: Problem, groups: Sequence[Sequence[int]], at: list[int], best: Plan, clock: Budget) -> Plan:
-    """Move the ends of blocks as long as that makes the plan better."""
-    steps = (1, -1, 2, -2, 4, -4)
-    improved = True
-    while improved and not clock.spent:
-        improved = False
-        ends = [k for k in range(1, len(at)) if at[k] != at[k - 1]]
-        for k in ends:
-            for step in steps:
-                if clock.spent:
-                    return best
-                low, high = (k, k + step) if step > 0 else (k + step, k)
-                moved = list(at)
-                if not 0 <= low < high <= len(at):
-                    continue
-                moved[low:high] = [at[k - 1] if step > 0 else at[k]] * (high - low)
-                if len([i for i, _ in groupby(moved)]) != len(set(moved)):
-                    continue
-                plan = plan_for(problem, placed(problem, groups, moved))
-                if plan is not None and plan.value_s < best.value_s * (1 - 1e-9):
-                    at, best, improved = moved, plan, True
-                    break
-            if improved:
-                break
-    return best
 
 
 def _where_most_is(problem: Problem, plan: Plan, groups: Sequence[Sequence[int]]) -> Plan | None:
