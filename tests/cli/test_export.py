@@ -43,6 +43,16 @@ def test_the_nearest_plan_is_written_and_its_loss_said(placewright: Call, plan: 
     assert placewright("export", plan, "--format", "vllm", "-o", "-").out == shown.out  # where there is a pipe
 
 
+def test_a_reader_is_told_once(placewright: Call, plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal the comment says what is lost; JSON has no comments, so standard error says it there too."""
+    monkeypatch.setattr("placewright.cli.plans.sys.stdout.isatty", lambda: True, raising=False)
+    shown = placewright("export", plan, "--format", "vllm")
+    assert shown.out.count("instead of 3 s") == 1
+    assert "instead of 3 s" not in shown.err
+    shown = placewright("export", plan, "--format", "accelerate")
+    assert "instead of 3 s" in shown.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -276,8 +276,10 @@ def export(
     check_export(format, output)
     file = read_plan(plan_path)
     made = export_plan(file.problem, file.plan, format, folder=plan_path.parent, budget=seconds, seed=seed)
+    on_screen = output is None and sys.stdout.isatty()
     for note in made.notes:
-        progress.tell(note)
+        if not (on_screen and note in made.text):  # which the reader has before him
+            progress.tell(note)
     if output is None:
         sys.stdout.write(made.text)
     else:
