@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from placewright.errors import InvalidInput
 from placewright.evaluate import plan_for
 from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.io import cluster_from_text
+from placewright.objective import MaxLoad
 from placewright.plan import Plan
 from placewright.problem import Problem, Times
 from placewright.whatif import sentences, what_if, what_ifs, what_ifs_to_json, with_devices
@@ -82,7 +85,7 @@ def test_what_it_brings_is_said_with_a_bound() -> None:
     assert much.result.lower_bound_s <= much.after_s
     assert much.sentence.startswith("one more rtx-4090: ")
     assert "it would hold 4 operators and 19.1 MiB" in much.sentence  # 4 x 5 MB
-    assert sentences(rows) == [much.sentence, nothing.sentence]
+    assert sentences(rows, plan.value_s) == [much.sentence, nothing.sentence]
     shown = what_ifs_to_json(rows)["whatif"]
     assert [row["used"] for row in shown] == [[], ["rtx-4090"]]
     assert all(row["lower_bound_s"] <= row["after_s"] <= row["before_s"] * (1 + 1e-9) for row in shown)
@@ -102,10 +105,49 @@ links:
     problem = Problem(graph, ram, [[np.inf, 1.0, 2.0]] * 4)
     worse = plan_for(problem, [2] * 4)
     assert worse is not None and worse.value_s == 8.0
-    (row,) = what_ifs(problem, worse, ["rtx-3060-12gb"], budget_s=2)
+    row = what_if(problem, worse, ["rtx-3060-12gb"], budget=2)
     assert row.sentence.startswith(
         "one more rtx-3060-12gb brings nothing that was found; the search found a plan without it, 3 s instead of 8 s"
     )
+    (row,) = rows = what_ifs(problem, worse, ["rtx-3060-12gb"], budget_s=2)
+    assert (row.before_s, row.after_s) == (3.0, 3.0)
+    assert sentences(rows, 8.0) == [
+        "without any device more a longer search found 3 s instead of 8 s, which the others are compared with",
+        "one more rtx-3060-12gb brings nothing that was found: 3 s as before (proved to be the best)",
+    ]
+
+
+def test_gains_that_may_be_had_without_the_devices_are_said() -> None:
+    """Two of which one is used, against a plan of 4 s of which nothing is proved, and one that is proved."""
+    graph = OperatorGraph([Operator(f"v{k}", weight_bytes=2**30) for k in range(2)])
+    pair = cluster_from_text("""
+devices:
+  - {name: slow, model: rtx-3060-12gb, host: box}
+links:
+  - {class: same-host, bandwidth: 12 GB/s}
+""")
+    problem = Problem(graph, pair, [[2.0]] * 2)
+    plan = plan_for(problem, [0, 0])
+    assert plan is not None and plan.value_s == 4.0
+    doubted, sure = (
+        what_if(problem, plan, ["rtx-3060-12gb"] * 2, budget=2, without_s=bound).sentence for bound in (0.0, 4.0)
+    )
+    assert doubted == (
+        "2 more rtx-3060-12gb: 2 s instead of 4 s (-50.0%; proved to be the best; as little without them is not ruled "
+        "out); 1 of them would hold 1 operator and 1 GiB, 1 nothing"
+    )
+    assert sure == doubted.replace("; as little without them is not ruled out", "")
+
+
+def test_caches_are_said_to_be_those_of_the_plan() -> None:
+    """In a pipeline of a language model: how many queries are under way is part of its memory."""
+    graph = OperatorGraph([replace(v, kv_cache_bytes=10) for v in GRAPH.operators], GRAPH.tensors)
+    problem = Problem(graph, BOX, analytic(graph, BOX), MaxLoad("any"))
+    plan = plan_for(problem, [0] * 4)
+    assert plan is not None
+    rows = what_ifs(problem, plan, ["rtx-3060-12gb"], budget_s=2)
+    assert sentences(rows, plan.value_s)[-1].startswith("caches are the plan's, for as many queries under way")
+    assert all("caches" not in line for line in sentences([what_if(*posed(), ["rtx-4090"], budget=1)], 1.0))
 
 
 def test_the_plan_is_never_lost() -> None:

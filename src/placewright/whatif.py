@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from placewright.cluster import Cluster, Device
 from placewright.costs import analytic
 from placewright.errors import InvalidInput
 from placewright.io import cluster_from_text
+from placewright.objective import MaxLoad, Throughput
 from placewright.plan import Plan
 from placewright.problem import Problem, Times
 from placewright.result import OPTIMALITY_TOLERANCE, Result
@@ -36,13 +38,15 @@ class WhatIf:
     models : tuple of str
         Entries of the catalogue that were added.
     before_s : float
-        Value of the plan without them.
+        Value of the best plan without them.
     problem : Problem
         With them.
     result : Result
         Of that problem; its plan is never worse than the one before.
     added : tuple of int
         Their indices in that problem's cluster.
+    without_s : float
+        Lower bound of every plan without them.
     """
 
     models: tuple[str, ...]
@@ -50,6 +54,7 @@ class WhatIf:
     problem: Problem
     result: Result
     added: tuple[int, ...]
+    without_s: float = 0.0
 
     @property
     def after_s(self) -> float:
@@ -64,26 +69,47 @@ class WhatIf:
     @property
     def sentence(self) -> str:
         """Say what they bring, and what they can bring at most."""
-        what = " and ".join(f"one more {model}" for model in self.models)
+        many = len(self.models) > 1
+        number = Counter(self.models)
+        what = " and ".join(f"{'one' if n == 1 else n} more {model}" for model, n in number.items())
+        nothing = f"{what} {'bring' if many else 'brings'} nothing that was found"
+        before, after = format_seconds(self.before_s), format_seconds(self.after_s)
         change = self.after_s / self.before_s - 1 if self.before_s else 0.0
-        least = self.result.lower_bound_s
-        sure = self.result.gap <= OPTIMALITY_TOLERANCE
-        bound = "proved to be the best" if sure else f"no plan with it is below {format_seconds(least)}"
         if change > -1e-9:
-            text = f"{what} brings nothing that was found: {format_seconds(self.before_s)} as before"
-            return f"{text} ({bound})"
+            return f"{nothing}: {before} as before ({self._bound})"
         if not set(self.added) & set(self.used):
-            return (
-                f"{what} brings nothing that was found; the search found a plan without it, "
-                f"{format_seconds(self.after_s)} instead of {format_seconds(self.before_s)} ({bound})"
-            )
+            without = "them" if many else "it"
+            return f"{nothing}; the search found a plan without {without}, {after} instead of {before} ({self._bound})"
+        # Where the plan before is not proved to be the best, part of the gain may be had without them.
+        doubt = (
+            "" if self.without_s > self.after_s else f"; as little without {'them' if many else 'it'} is not ruled out"
+        )
+        return f"{what}: {after} instead of {before} ({change:+.1%}; {self._bound}{doubt}); {self._held}"
+
+    @property
+    def _bound(self) -> str:
+        """What is proved of the best plan with them."""
+        if self.result.gap <= OPTIMALITY_TOLERANCE:
+            return "proved to be the best"
+        least = format_seconds(self.result.lower_bound_s)
+        if least == format_seconds(self.after_s):
+            return f"at most {max(self.result.gap, 1e-6):.2%} from the best"
+        return f"no plan with {'them' if len(self.models) > 1 else 'it'} is below {least}"
+
+    @property
+    def _held(self) -> str:
+        """What each of those in use would hold, and how many hold nothing."""
         placed = self.result.require_plan().device_of
         rows = [np.flatnonzero(placed == i) for i in self.added if i in self.used]
         sizes = [format_bytes(float(self.problem.resident_bytes[row].sum())) for row in rows]
         counts = [f"{len(row)} operator{'s' * (len(row) != 1)}" for row in rows]
-        held = ", ".join(f"{count} and {size}" for count, size in zip(counts, sizes, strict=True))
-        text = f"{what}: {format_seconds(self.after_s)} instead of {format_seconds(self.before_s)} ({change:+.1%}"
-        return f"{text}; {bound}); it would hold {held}"
+        held = [f"{count} and {size}" for count, size in zip(counts, sizes, strict=True)]
+        if len(self.added) == 1:
+            return f"it would hold {held[0]}"
+        idle = len(self.added) - len(rows)
+        if not idle:
+            return f"they would hold {', '.join(held)}"
+        return f"{len(rows)} of them would hold {', '.join(held)}, {idle} nothing"
 
 
 def what_if(
@@ -95,6 +121,7 @@ def what_if(
     budget: float | Budget = 20.0,
     seed: int = 0,
     on_progress: OnProgress = ignore,
+    without_s: float = 0.0,
 ) -> WhatIf:
     """Place the network again with more devices.
 
@@ -109,6 +136,8 @@ def what_if(
         That gets them; ``None``: the one of the first accelerator, or of the first device.
     budget, seed, on_progress
         As :func:`placewright.solve.solve` has them.
+    without_s : float
+        Lower bound of every plan of the problem as it is, in seconds.
 
     Raises
     ------
@@ -119,7 +148,7 @@ def what_if(
     clock = budget if isinstance(budget, Budget) else Budget(float(budget))
     result = solve(more, budget=clock, seed=seed, on_progress=on_progress, start=plan)
     first = len(problem.cluster)
-    return WhatIf(tuple(models), plan.value_s, more, result, tuple(range(first, first + len(models))))
+    return WhatIf(tuple(models), plan.value_s, more, result, tuple(range(first, first + len(models))), without_s)
 
 
 def with_devices(problem: Problem, models: Sequence[str], host: str | None = None) -> Problem:
@@ -240,12 +269,23 @@ def what_ifs(
     budget_s: float = 20.0,
     seed: int = 0,
     on_progress: OnProgress = ignore,
+    lower_bound_s: float = 0.0,
 ) -> list[WhatIf]:
-    """Ask :func:`what_if` for each wish, of models joined by ``+``, within one budget; all are checked first."""
+    """Ask :func:`what_if` for each wish, of models joined by ``+``, within one budget; all are checked first.
+
+    A plan that is not known to be the best is first improved on without any device more, with an equal share of the
+    budget: what a longer search finds is no gain of a device. ``lower_bound_s`` holds for every plan of the problem.
+    """
     rows = [[model.strip() for model in wish.split("+")] for wish in wishes]
     for models in rows:
         with_devices(problem, models, host)
     clock = Budget(budget_s)
+    if plan.value_s > lower_bound_s * (1 + OPTIMALITY_TOLERANCE):
+        again = solve(
+            problem, budget=clock.share(1.0 / (len(rows) + 1)), seed=seed, on_progress=on_progress, start=plan
+        )
+        lower_bound_s = max(lower_bound_s, again.lower_bound_s)
+        plan = again.plan if again.plan is not None and again.value_s < plan.value_s else plan
     return [
         what_if(
             problem,
@@ -255,14 +295,23 @@ def what_ifs(
             budget=clock.share(1.0 / (len(rows) - k)),
             seed=seed,
             on_progress=on_progress,
+            without_s=lower_bound_s,
         )
         for k, models in enumerate(rows)
     ]
 
 
-def sentences(rows: Sequence[WhatIf]) -> list[str]:
-    """Say what each wish brings, the one that brings most first."""
-    return [row.sentence for row in sorted(rows, key=lambda row: row.after_s)]
+def sentences(rows: Sequence[WhatIf], plan_s: float) -> list[str]:
+    """Say what each wish brings, the one that brings most first; ``plan_s`` is the value of the plan that was given."""
+    said = [row.sentence for row in sorted(rows, key=lambda row: row.after_s)]
+    if rows and rows[0].before_s < plan_s * (1 - OPTIMALITY_TOLERANCE):
+        better = f"{format_seconds(rows[0].before_s)} instead of {format_seconds(plan_s)}"
+        said.insert(0, f"without any device more a longer search found {better}, which the others are compared with")
+    for row in rows[:1]:
+        cached = any(v.kv_cache_bytes for v in row.problem.graph.operators)
+        if cached and isinstance(row.problem.objective, MaxLoad | Throughput):
+            said.append("caches are the plan's, for as many queries under way; more devices are kept busy by more")
+    return said
 
 
 def what_ifs_to_json(rows: Sequence[WhatIf]) -> dict[str, Any]:

@@ -160,6 +160,35 @@ def test_one_device_is_no_split_and_a_need_is_one() -> None:
     assert first == "No device alone can run the network, so even one query needs the split: 6 s."
 
 
+def test_a_pipeline_holds_the_caches_of_many_queries() -> None:
+    """1,000 MiB of weights and 600 of caches in 1,500 MiB; 'fast' alone has room for 500 of them and takes 4 s a step.
+
+    Where a device of 9 s a step holds all, the split (6 s) is not said to help one query: 'fast' may take 4 s for it.
+    """
+    small = Device("fast", memory_bytes=1500 * MiB), Device("slow", memory_bytes=1500 * MiB)
+    problem = replace(chain(*small, times=PAIR), objective=MaxLoad())
+    operators = [replace(v, weight_bytes=250 * MiB, kv_cache_bytes=150 * MiB) for v in problem.graph.operators]
+    problem = replace(problem, graph=replace(problem.graph, operators=operators))
+    first, second, third = one_or_many(problem, planned(problem, [0, 0, 0, 1])[0])
+    assert first == (
+        "No device alone has room for the network and the KV caches of all queries, so many queries need the split: "
+        "6 s a step."
+    )
+    assert second == (
+        "'fast' alone has room for 500 MiB of caches beside the network: with no more queries under way than fit there "
+        "a step takes 4 s, 0.25/s."
+    )
+    assert "one step comes out every 3 s" in third
+    larger = replace(problem, cluster=Cluster([small[0], Device("slow")], problem.cluster.links))
+    first, second, third = one_or_many(larger, planned(larger, [0, 0, 0, 1])[0])
+    assert first == (
+        "For one query a step takes 6 s, on 'slow' alone, the best single device with room for all KV caches, 600 MiB, "
+        "12 s."
+    )
+    assert second.startswith("'fast' alone has room for 500 MiB of caches")
+    assert third.count("4 times the 0.0833/s of the best device alone with room for all caches") == 1
+
+
 def test_training_and_copies_are_no_queries() -> None:
     """A network with a backward pass, or copies of one, has no answer to one or many."""
     problem = replace(chain(FAST, SLOW, times=PAIR), objective=Throughput())
@@ -263,6 +292,17 @@ def test_what_a_cpu_computes_could_be_fetched() -> None:
     assert cpu_offload(slow, *planned(slow, [0, 0, 1, 1]))[-1].endswith(
         "from 2.69 GB/s on; the link has 10 GB/s, so fetching would beat computing there."
     )
+
+
+def test_caches_are_fetched_as_well_where_they_have_no_room() -> None:
+    """100 MiB of weights and 25 of cache each: 250 MiB, or 200 where the GPU has 50 MiB free, in 6 ms."""
+    for limit, said in ((250, "250 MiB of weights and KV cache"), (300, "200 MiB of weights")):
+        problem = chain(Device("gpu", memory_bytes=limit * MiB), CPU, times=[[0.001, 0.004]] * 4)
+        operators = [replace(v, kv_cache_bytes=25 * MiB, traffic_bytes=125 * MiB) for v in problem.graph.operators]
+        problem = replace(problem, graph=replace(problem.graph, operators=operators))
+        rate = {250: "43.7", 300: "35"}[limit]
+        (sentence,) = (t for t in cpu_offload(problem, *planned(problem, [0, 0, 1, 1])) if t.startswith("To compute"))
+        assert f"their {said} would have to be fetched each time, which pays from {rate} GB/s on" in sentence
 
 
 def test_a_cpu_that_is_not_needed() -> None:

@@ -39,7 +39,7 @@ def cpu_offload(problem: Problem, plan: Plan, evaluation: Evaluation) -> list[st
         f"{'some of it has to be in RAM' if held > room else 'the CPU is used because that is faster, or fits better'}."
     ]
     for i in busy:
-        said += _fetched(problem, plan, i, others)
+        said += _fetched(problem, plan, evaluation, i, others)
     return said
 
 
@@ -58,8 +58,11 @@ def fetching_pays_from(weight_bytes: float, there_s: float, here_s: float) -> fl
     return weight_bytes / (there_s - here_s) if there_s > here_s else float("inf")
 
 
-def _fetched(problem: Problem, plan: Plan, cpu: int, others: list[int]) -> list[str]:
-    """Compare computing on a CPU with fetching the weights for each sample, as offloading to RAM does."""
+def _fetched(problem: Problem, plan: Plan, evaluation: Evaluation, cpu: int, others: list[int]) -> list[str]:
+    """Compare computing on a CPU with fetching what it reads for each sample, as offloading to RAM does.
+
+    A KV cache for which the other device has no room has to be fetched like the weights.
+    """
     rows = np.flatnonzero(plan.device_of == cpu)
     p, name = problem.times.processing_s, problem.cluster.devices[cpu].name
     there = float(p[rows, cpu].sum())
@@ -67,13 +70,19 @@ def _fetched(problem: Problem, plan: Plan, cpu: int, others: list[int]) -> list[
     said = [f"{name!r} computes {counted(len(rows), 'operator')} in {format_seconds(there)}{share}."]
     able = [i for i in others if np.isfinite(p[rows, i]).all()]
     several_steps = isinstance(problem.objective, Makespan) and problem.objective.per == "answer"
-    weights = _read_bytes(problem, rows)
-    if not able or several_steps or not weights:
+    if not able or several_steps:
         return said
     best = min(able, key=lambda i: float(p[rows, i].sum()))
+    use = evaluation.devices[best]
+    cache = sum(problem.graph.operators[int(v)].kv_cache_bytes for v in rows)
+    stays = use.limit_bytes is None or use.memory_bytes + cache <= use.limit_bytes
+    weights = _read_bytes(problem, rows, with_cache=not stays)
+    if not weights:
+        return said
     here, target = float(p[rows, best].sum()), problem.cluster.devices[best].name
     pays = fetching_pays_from(weights, there, here)
-    begin = f"To compute them on {target!r} in {format_seconds(here)}, their {format_bytes(weights)} of weights"
+    what = "weights" if stays or not cache else "weights and KV cache"
+    begin = f"To compute them on {target!r} in {format_seconds(here)}, their {format_bytes(weights)} of {what}"
     if pays == float("inf"):
         return [*said, f"{begin} need not be fetched at any bandwidth: that is no faster."]
     if not np.isfinite(problem.cluster.latency_s[cpu, best]):
@@ -88,10 +97,13 @@ def _fetched(problem: Problem, plan: Plan, cpu: int, others: list[int]) -> list[
     ]
 
 
-def _read_bytes(problem: Problem, rows: npt.NDArray[np.intp]) -> int:
-    """Bytes of weights that are read in a sample: of a table of embeddings a row, of experts those that are active."""
-    operators = [problem.graph.operators[int(v)] for v in rows]
-    return sum(min(v.weight_bytes, v.traffic_bytes) if v.traffic_bytes else v.weight_bytes for v in operators)
+def _read_bytes(problem: Problem, rows: npt.NDArray[np.intp], *, with_cache: bool) -> int:
+    """Bytes that are read in a sample: of a table of embeddings a row, of experts and caches those that are active."""
+    total = 0
+    for v in (problem.graph.operators[int(k)] for k in rows):
+        held = v.weight_bytes + (v.kv_cache_bytes if with_cache else 0)
+        total += min(held, v.traffic_bytes) if v.traffic_bytes else held
+    return total
 
 
 def _as_fast_from(problem: Problem, plan: Plan, cpu: int) -> list[str]:

@@ -34,10 +34,19 @@ def whatif(
     progress = progress_line()
     seconds = parse_seconds(budget, "--budget", "20s")
     file = read_plan(plan_path)
-    rows = what_ifs(file.problem, file.plan, add, host=host, budget_s=seconds, seed=seed, on_progress=progress)
+    rows = what_ifs(
+        file.problem,
+        file.plan,
+        add,
+        host=host,
+        budget_s=seconds,
+        seed=seed,
+        on_progress=progress,
+        lower_bound_s=file.result.lower_bound_s,
+    )
     progress.close()
     if as_json:
         print_json(what_ifs_to_json(rows))
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in sentences(rows)))
+        sys.stdout.write("".join(f"{line}\n" for line in sentences(rows, file.plan.value_s)))
     return 0

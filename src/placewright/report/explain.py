@@ -59,13 +59,13 @@ def explain_value(problem: Problem, result: Result, evaluation: Evaluation | Non
         chain = explain_chain(problem, result.plan, evaluation)
         return [*chain, *explain_offloading(problem, result, _singles(problem, result))], explain_gap(result)
     if isinstance(problem.objective, Throughput):
-        pace = explain_throughput(result, _singles(problem, result), len(problem.cluster))
+        pace = explain_throughput(result, _singles(problem, result), len(problem.cluster), cached=_cached(problem))
         return [*pace, *explain_copies(problem, result, evaluation)], explain_gap(result)
     if not isinstance(problem.objective, MaxLoad):
         return explain_single_best(problem, result), explain_gap(result)
     value = [
         *explain_bottleneck(problem, result.plan, evaluation),
-        *explain_throughput(result, _singles(problem, result), len(problem.cluster)),
+        *explain_throughput(result, _singles(problem, result), len(problem.cluster), cached=_cached(problem)),
         *explain_contiguity(problem, result),
     ]
     return value, explain_load_gap(result)
@@ -118,6 +118,10 @@ def single_device_values(problem: Problem, devices: Iterable[int] | None = None)
         judged = evaluate(problem, np.full(len(problem.graph), i, dtype=np.int32))
         values[problem.cluster.devices[i].name] = judged.value_s if judged.feasible else float("inf")
     return values
+
+
+def _cached(problem: Problem) -> bool:
+    return any(v.kv_cache_bytes for v in problem.graph.operators)
 
 
 def _singles(problem: Problem, result: Result) -> dict[str, float]:

@@ -31,7 +31,9 @@ JUDGED = 3
 """Of the moves to an unused device, the most promising are judged, each in one pass over all tensors."""
 
 
-def explain_throughput(result: Result, singles: Mapping[str, float], devices: int) -> list[str]:
+def explain_throughput(
+    result: Result, singles: Mapping[str, float], devices: int, *, cached: bool = False
+) -> list[str]:
     """Tell what several devices gain over the best single one, or that one device alone is the answer.
 
     Parameters
@@ -42,6 +44,8 @@ def explain_throughput(result: Result, singles: Mapping[str, float], devices: in
         Seconds per sample by name of each device alone; ``inf`` where it can't be.
     devices : int
         In the cluster.
+    cached : bool
+        Whether operators hold KV caches, of as many queries as are under way: a device alone might do with fewer.
     """
     plan = result.require_plan()
     feasible = {name: value for name, value in singles.items() if value < float("inf")}
@@ -52,7 +56,9 @@ def explain_throughput(result: Result, singles: Mapping[str, float], devices: in
         proved = "the best answer" if result.status is Status.OPTIMAL else "the best answer found"
         return [f"One device alone is {proved}: {format_seconds(plan.value_s)} a sample."]
     if not feasible:
-        return ["No device alone can run the network, so several are needed."]
+        return [
+            f"No device alone can run the network{' with all its KV caches' if cached else ''}, so several are needed."
+        ]
     name = min(feasible, key=lambda n: feasible[n])
     alone = feasible[name]
     if plan.value_s >= alone:
@@ -63,7 +69,8 @@ def explain_throughput(result: Result, singles: Mapping[str, float], devices: in
     gain = f"{alone / plan.value_s:.3g} times" if plan.value_s > 0 else "without end more than"
     return [
         f"{counted(used, 'device')} together make {per_second(plan.value_s)}, {gain} the {per_second(alone)} of "
-        f"{name!r} alone, the best single device ({format_seconds(alone)} a sample)."
+        f"{name!r} alone, the best single device{' with room for all KV caches' if cached else ''} "
+        f"({format_seconds(alone)} a sample)."
     ]
 
 
