@@ -83,8 +83,9 @@ def children(pid: int) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="lists processes as Linux does")
-def test_it_answers_and_ends_when_it_is_told_to(plan: Path) -> None:
-    """Outputs equal the unsplit model's; SIGTERM ends it with exit code 0, and no worker is left."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_it_answers_and_ends_when_it_is_told_to(plan: Path, number: signal.Signals) -> None:
+    """Outputs equal the unsplit model's; a signal ends it with exit code 0, and no worker is left."""
     x = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
     with serving(plan) as (process, address):
         body = json.dumps({"inputs": json.loads(to_json({"x": x}))["outputs"]}).encode()
@@ -101,7 +102,7 @@ def test_it_answers_and_ends_when_it_is_told_to(plan: Path) -> None:
             assert json.load(response)["devices"] == ["cpu0", "cpu1"]
         workers = children(process.pid)
         assert len(workers) == 2
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         assert process.wait(60) == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
 

@@ -85,7 +85,7 @@ def serve(
     ] = None,
     timeout: Annotated[str, typer.Option("--timeout", help="Longest from a request to its answer.")] = "60s",
 ) -> int:
-    """Keep what runs a plan up and answer requests over HTTP, until Ctrl-C or SIGTERM."""
+    """Keep what runs a plan up and answer requests over HTTP, until Ctrl-C, SIGTERM or SIGHUP."""
     from placewright.execute.generate.text import tokenizer_of
     from placewright.execute.serve.run import Address, serve_plan
     from placewright.units import parse_seconds

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -242,3 +245,106 @@ def test_a_stream_that_fails_ends_with_the_reason() -> None:
     with served(engine, timeout_s=0.05) as client:
         late = client.post("/v1/generate", json={"prompt_ids": [[1]], "stream": True})
         assert late.status_code == 200 and json.loads(late.text.removeprefix("data: "))["error"].startswith("no answer")
+        assert counts(client) == {("generate", "504"): 1}
+
+
+def counts(client: TestClient) -> dict[tuple[str, str], int]:
+    """Requests by endpoint and status, as the metrics have them."""
+    found = re.findall(
+        r'^placewright_requests_total\{endpoint="(\w+)",status="(\d+)"\} (\d+)',
+        client.get("/metrics").text,
+        re.MULTILINE,
+    )
+    return {(endpoint, status): int(number) for endpoint, status, number in found}
+
+
+def test_a_stream_is_counted_as_what_it_ends_with() -> None:
+    """One that comes to its end, and one that its reader leaves, which stops it."""
+    engine = FakeDecoder()
+    with served(engine) as client:
+        body = {"prompt_ids": [[6]], "stream": True}
+        client.post("/v1/generate", json=body)
+        assert counts(client) == {("generate", "200"): 1}
+
+    async def leave() -> None:
+        """Ask for a stream, and be gone when its head comes."""
+        engine.held = True
+        app = make_app(engine, Settings(timeout_s=30.0, queue=2, at_once=1))
+        sent: list[str] = []
+        waiting = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+        begun = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if waiting:
+                return waiting.pop()
+            await begun.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+            begun.set()
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/generate", "headers": [], "query_string": b""}
+        await app(scope, receive, send)
+        assert sent == ["http.response.start"]
+        engine.release()
+        waiting_for_metrics: list[bytes] = []
+
+        async def nothing() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def keep(message: Any) -> None:
+            waiting_for_metrics.append(message.get("body", b""))
+
+        await app({**scope, "method": "GET", "path": "/metrics"}, nothing, keep)
+        assert b'placewright_requests_total{endpoint="generate",status="499"} 1.0' in b"".join(waiting_for_metrics)
+
+    steps = engine.steps
+    asyncio.run(leave())
+    until(lambda: len(engine.forgotten) == 2)
+    assert engine.steps == steps + 1
+
+
+def test_others_are_answered_while_a_large_body_is_read() -> None:
+    """A tokenizer that works for long on a text does so in a thread: health is told meanwhile."""
+    began, go_on = threading.Event(), threading.Event()
+
+    class Slow(Letters):
+        def tokens(self, text: str) -> list[int]:
+            began.set()
+            assert go_on.wait(30)
+            return super().tokens(text)
+
+    with served(FakeDecoder(), texts=Slow()) as client, ThreadPoolExecutor(1) as other:
+        asked = other.submit(client.post, "/v1/generate", json={"prompt": "a", "max_tokens": 1})
+        assert began.wait(30)
+        assert client.get("/health").status_code == 200
+        go_on.set()
+        assert asked.result(30).json()["texts"] == ["b"]
+
+
+def test_who_is_not_answered_in_time_when_the_server_ends_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A stream, a generation and half a body, when the time to end in is over: an error each, and no traceback."""
+    uvicorn = pytest.importorskip("uvicorn")
+    engine = FakeDecoder()
+    engine.held = True
+    app = make_app(engine, Settings(timeout_s=30.0, queue=2, at_once=2))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=0.1))
+    answers = []
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as other, ExitStack() as clients:
+        serving = other.submit(asyncio.run, server.serve(sockets=[listener]))
+        head = b"POST /v1/generate HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n"
+        bodies = [b'{"prompt_ids": [[1]], "stream": %s}' % stream for stream in (b"true", b"false")]
+        for sent in (*(head % len(body) + body for body in bodies), head % 9 + b"{"):
+            client = clients.enter_context(socket.create_connection(listener.getsockname(), timeout=30))
+            client.sendall(sent)
+            answers.append(client.makefile("rb"))
+        assert answers[0].readline() == b"HTTP/1.1 200 OK\r\n"
+        until(lambda: len(server.server_state.tasks) == 3 and len(engine.pending) == 2)
+        server.should_exit = True
+        serving.result(30)
+        said = [answer.read() for answer in answers]
+    engine.release()
+    assert all(b'{"error":"the server was told to end before this was answered"}' in answer for answer in said)
+    assert [answer.split(b"\r\n")[0] for answer in said[1:]] == [b"HTTP/1.1 503 Service Unavailable"] * 2
+    assert not any(record.exc_info for record in caplog.records)

@@ -34,6 +34,9 @@ ENDING_S = 10
 
 MOST_WAITING = 100_000
 
+HANGUP = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()
+"""What comes when the terminal closes; the server's own library leaves it alone."""
+
 
 @dataclass(frozen=True)
 class Address:
@@ -103,7 +106,7 @@ def serve_plan(
     check_single(file.plan)
     tell = on_progress or (lambda line: None)
     with (
-        _interrupted_by_sigterm(),
+        _ended_by(_interrupt, signal.SIGTERM, *HANGUP),
         _listening(address) as listener,
         _started(file, plan_path, model, weights, generate, timeout_s, tell) as engine,
     ):
@@ -141,7 +144,10 @@ def _answer(
     listener.listen(socket.SOMAXCONN)  # from here on whoever comes is kept waiting, not turned away
     host, port = listener.getsockname()[:2]
     tell(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
-    with contextlib.suppress(KeyboardInterrupt):  # the signal that ended it, raised again
+    with (
+        contextlib.suppress(KeyboardInterrupt),  # the signal that ended it, raised again
+        _ended_by(stop, *HANGUP),
+    ):
         asyncio.run(servers[0].serve(sockets=[listener]))
 
 
@@ -196,14 +202,19 @@ def _listening(address: Address) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+def _ended_by(end: Callable[[], None], *numbers: signal.Signals) -> Iterator[None]:
+    """Let signals end what runs, but for those that are ignored, as ``nohup`` has it of one."""
+    before = {number: signal.getsignal(number) for number in numbers}
+    heeded = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in heeded:
+        signal.signal(number, lambda *_: end())
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in heeded:
+            signal.signal(number, before[number])
+
+
+def _interrupt() -> None:
+    """Do what Ctrl-C does."""
+    raise KeyboardInterrupt
