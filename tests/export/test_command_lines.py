@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-import tomllib
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -197,6 +198,14 @@ def test_llama_cpp_leaves_other_cpus_of_its_host_alone() -> None:
 COUNTS = {"fast": 4, "slow": 2}
 
 
+@pytest.mark.parametrize("format", ["accelerate", "diffusers", "torch-pipelining"])
+def test_numbers_of_unlike_gpus_are_those_of_the_bus(format: str) -> None:
+    """CUDA would begin with the fastest, as the plan's numbers do not; of GPUs that are alike nothing is said."""
+    alike = [Device("slow", model="rtx-4090"), Device("fast", model="rtx-4090")]
+    said = [(made.text, *made.notes) for made in (exported(format, COUNTS), exported(format, COUNTS, alike))]
+    assert [any("PCI_BUS_ID" in text for text in texts) for texts in said] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("format", "variable", "stages"),
     [
@@ -231,14 +240,22 @@ def test_tensorrt_llm_reads_its_options_as_yaml() -> None:
     }
 
 
-def test_torchtitan_reads_its_modules_as_toml() -> None:
-    """Each part lists the modules by the names of torchtitan's own models."""
-    made = tomllib.loads(exported("torchtitan", COUNTS).text)["parallelism"]
-    assert made["pipeline_parallel_degree"] == 2
-    assert made["module_fqns_per_model_part"] == [
-        ["tok_embeddings", *(f"layers.{k}" for k in range(4))],
-        ["layers.4", "layers.5", "norm", "output"],
-    ]
+def test_torchtitan_reads_its_modules_in_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part lists the modules by the names of torchtitan's own models, and there is a stage for each rank."""
+    parallelism = SimpleNamespace(pipeline_parallel_schedule="Interleaved1F1B")
+    registry = SimpleNamespace(llama3_8b=lambda: SimpleNamespace(parallelism=parallelism))
+    monkeypatch.setitem(sys.modules, "torchtitan.models.llama3.config_registry", registry)
+    space: dict[str, Callable[[], object]] = {}
+    exec(compile(exported("torchtitan", COUNTS).text, "placed", "exec"), space)
+    space["placed"]()
+    assert vars(parallelism) == {
+        "pipeline_parallel_schedule": "1F1B",
+        "pipeline_parallel_degree": 2,
+        "module_fqns_per_model_part": [
+            ["tok_embeddings", *(f"layers.{k}" for k in range(4))],
+            ["layers.4", "layers.5", "norm", "lm_head"],
+        ],
+    }
 
 
 @pytest.mark.parametrize(

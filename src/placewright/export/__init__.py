@@ -65,7 +65,7 @@ PLAN_FORMATS: Mapping[str, Target] = MappingProxyType(
         "torch-pipelining": Target(
             "split_spec in a script for torchrun", torch_pipelining.write, torch_pipelining.RULES
         ),
-        "torchtitan": Target("module_fqns_per_model_part, TOML", torchtitan.write, torchtitan.RULES),
+        "torchtitan": Target("module_fqns_per_model_part, Python", torchtitan.write, torchtitan.RULES),
         "megatron": Target("--pipeline-model-parallel-layout", megatron.write, megatron.RULES),
         "deepspeed": Target("PipelineModule, Python", deepspeed.write, deepspeed.RULES),
         "onnxruntime": Target("layer annotations, a script", onnxruntime.write, onnxruntime.RULES, of_onnx=True),

@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from placewright.cluster import Cluster
-from placewright.export.device_words import numbered_word
+from placewright.export.device_words import bus_order, numbered_word
 from placewright.export.modules import module_devices
 from placewright.export.nearest import Nearest, Rules
 from placewright.export.target import Exported
 
-__all__ = ["RULES", "device_key", "device_map", "write"]
+__all__ = ["RULES", "device_key", "device_map", "order_notes", "write"]
 
 RULES = Rules(
     "accelerate", "whole layers on devices of one host", ordered=False, one_host=True, pipelined=False, tied_twice=False
@@ -43,6 +43,14 @@ def device_map(found: Nearest) -> dict[str, int | str]:
     return {path: device_key(found.problem.cluster, i) for path, i in devices.items()}
 
 
+def order_notes(found: Nearest) -> tuple[str, ...]:
+    """Say which accelerators the numbers mean where those of the host are unlike."""
+    cluster = found.problem.cluster
+    used = [i for i in found.plan.devices_used if isinstance(device_key(cluster, i), int)]
+    setting = bus_order(cluster, cluster.devices[used[0]].host) if used else ""
+    return (f"set {setting.strip()}, so that numbers are those of nvidia-smi",) if setting else ()
+
+
 def write(found: Nearest, folder: Path) -> Exported:
     """Write a JSON object with ``device_map`` and ``max_memory``, in bytes, of the devices that are used."""
     cluster = found.problem.cluster
@@ -53,4 +61,4 @@ def write(found: Nearest, folder: Path) -> Exported:
         "max_memory": {key: int(limit) for key, limit in limits.items() if math.isfinite(limit)},
     }
     text = msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
-    return Exported(text)
+    return Exported(text, order_notes(found))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from placewright.export.accelerate import device_map
+from placewright.export.accelerate import device_map, order_notes
 from placewright.export.nearest import Nearest, Rules
 from placewright.export.target import Exported
 
@@ -37,4 +37,4 @@ def write(found: Nearest, folder: Path) -> Exported:
         if len(set(row.values())) == 1:
             made[component] = {"": next(iter(row.values()))}
     text = msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n"
-    return Exported(text)
+    return Exported(text, order_notes(found))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from placewright.export.device_words import accelerator_index, stage_lines
+from placewright.export.device_words import accelerator_index, bus_order, stage_lines
 from placewright.export.modules import NODE_NAMES
 from placewright.export.nearest import Nearest, Rules
 from placewright.export.target import Exported
@@ -23,7 +23,7 @@ PROGRAM = '''{comments}# torchrun --nproc-per-node {stages} THIS_FILE, in the fo
 import importlib
 import os
 
-import torch
+{order}import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import ScheduleGPipe, SplitPoint, pipeline
 
@@ -62,6 +62,14 @@ if __name__ == "__main__":
 '''
 
 
+def _order(found: Nearest) -> str:
+    """Set, before torch is imported, that numbers of unlike GPUs are those of nvidia-smi."""
+    cluster = found.problem.cluster
+    if not any(bus_order(cluster, cluster.devices[stage.device].host) for stage in found.stages):
+        return ""
+    return 'os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # numbers of nvidia-smi\n\n'
+
+
 def write(found: Nearest, folder: Path) -> Exported:
     """Write a Python script for torchrun."""
     problem = found.problem
@@ -75,6 +83,7 @@ def write(found: Nearest, folder: Path) -> Exported:
     text = PROGRAM.format(
         comments=stage_lines(found),
         stages=len(found.stages),
+        order=_order(found),
         split=", ".join(f"{path!r}: SplitPoint.BEGINNING" for path in begins),
         devices=["cpu" if number < 0 else f"cuda:{number}" for number in numbers],
         network=location if re.fullmatch(r"[\w.]+:\w+", location) else "package.module:function",
