@@ -38,6 +38,7 @@ ROWS = (
     ("capture",),
     ("costs",),
     ("language",),
+    ("diffusion",),
     ("execute",),
     ("export", "whatif"),
     ("posing",),

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 Contention: TypeAlias = Literal["none", "link", "port"]
-Per: TypeAlias = Literal["sample", "token", "answer"]
+Per: TypeAlias = Literal["sample", "token", "answer", "picture"]
 Contiguity: TypeAlias = Literal["contiguous", "convex", "any"]
 TrainingObjective: TypeAlias = Literal["sum", "separate"]
 Overlap: TypeAlias = Literal["none", "transfers", "full"]
@@ -49,9 +49,10 @@ class Makespan:
         ``none``: transfers never wait. ``link``: a link carries one transfer at a time in each direction. ``port``:
         transfers that leave the same device, or that enter the same device, exclude each other (Moirai, arXiv
         2312.04025, congestion control). Under ``link`` and ``port`` those that share a channel exclude each other too.
-    per : {"sample", "token", "answer"}
+    per : {"sample", "token", "answer", "picture"}
         What the network does once, in words for a reader: ``token`` where it is one decode step of a language model,
-        whose makespan is the latency of a token; ``answer`` where it is a prompt and all that follows it.
+        whose makespan is the latency of a token; ``answer`` where it is a prompt and all that follows it;
+        ``picture`` where it is a diffusion pipeline's whole work, all steps of its denoiser.
     """
 
     contention: Contention = "link"
@@ -198,7 +199,8 @@ def described(objective: Objective) -> tuple[str, ...]:
     (('contention port',), ('not contiguous',))
     """
     if isinstance(objective, Makespan):
-        per = {"sample": (), "token": ("a generated token",), "answer": ("a whole answer",)}[objective.per]
+        once = {"token": "a generated token", "answer": "a whole answer", "picture": "a whole picture"}
+        per = () if objective.per == "sample" else (once[objective.per],)
         return (*per, f"contention {objective.contention}")
     if isinstance(objective, Offload):
         return () if objective.calls is None else (f"at most {objective.calls} calls a device",)

@@ -28,13 +28,12 @@ SMALL = {
 
 
 def test_a_denoiser_is_captured_with_all_its_weights(tmp_path):
-    """A pipeline's U-Net, an SDXL in small: bytes of its parameters; operators by the paths of its modules."""
+    """A U-Net's folder, an SDXL in small: bytes of its parameters; operators by the paths of its modules."""
     torch = pytest.importorskip("torch")
     diffusers = pytest.importorskip("diffusers")
     (tmp_path / "unet").mkdir()
-    (tmp_path / "model_index.json").write_text("{}")
     (tmp_path / "unet" / "config.json").write_text(json.dumps(SMALL))
-    graph = capture(f"hf:{tmp_path}", fold=False)
+    graph = capture(f"hf:{tmp_path / 'unet'}", fold=False)
     with torch.device("meta"):
         module = diffusers.UNet2DConditionModel.from_config(SMALL)
     # Two bytes each, and the frequencies of two embeddings of time in fp32: 32 / 2 and 8 / 2 of them.

@@ -33,11 +33,12 @@ PARSED_ONLY = {
     r"(box|both)\.yaml|my_models|py:nets|vgg16|GoogLeNet|workload\.json|hf:llama-3b|model\.gguf": "the reader's file",
     r"placewright (probe|profile|calibrate|run|serve|generate|doctor)\b": "measures, or starts processes",
     r"py:": "captures a network of torch, which takes as long as all the rest",
-    r"--objective throughput|llama-3\.1-70b": "a second and more at any budget",
+    r"--objective throughput|llama-3\.1-70b|flux-1-dev|stable-diffusion-xl": "a second and more at any budget",
 }
 """What a command has that isn't run -> why."""
 
 COMPILED_ONLY = {
+    "docs/diffusion.md": "loads the reader's weights",
     "docs/exporters.md": "loads the reader's weights",
     "docs/servers.md": "a problem of 1,024 devices: tests/test_modules_benchmark.py and its like have small ones",
     "docs/randomly-wired.md": "makes a network of torch",

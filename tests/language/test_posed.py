@@ -92,7 +92,7 @@ def test_an_answer_of_experts_apart_is_a_lower_bound_of_its_steps(contention):
     rng, below = np.random.default_rng(0), 0
     for _ in range(100):
         plan = plan_for(p.problem, rng.integers(0, 2, len(p.problem.graph)))
-        prefill, decode = step_seconds(p, plan)
+        prefill, decode = step_seconds(p.problem, p.steps, plan)
         assert plan.value_s <= (prefill + 10 * decode) * (1 + 1e-12)
         below += plan.value_s < (prefill + 10 * decode) * (1 - 1e-9)
     assert below  # it is not always met
@@ -151,7 +151,7 @@ def test_plans_are_proved_and_explained():
     result = solve(p.problem, budget=20)
     plan = result.require_plan()
     assert result.gap < 1e-6 and len(plan.devices_used) == 2
-    prefill, decode = step_seconds(p, plan)
+    prefill, decode = step_seconds(p.problem, p.steps, plan)
     assert prefill + 10 * decode == pytest.approx(plan.value_s, rel=1e-9)
     said = explain_steps(p, plan, judge(p.problem, plan))
     assert len(said) == 3

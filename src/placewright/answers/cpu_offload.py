@@ -69,7 +69,7 @@ def _fetched(problem: Problem, plan: Plan, evaluation: Evaluation, cpu: int, oth
     share = f" ({percent(there / plan.value_s)} of the value)" if plan.value_s > 0 else ""
     said = [f"{name!r} computes {counted(len(rows), 'operator')} in {format_seconds(there)}{share}."]
     able = [i for i in others if np.isfinite(p[rows, i]).all()]
-    several_steps = isinstance(problem.objective, Makespan) and problem.objective.per == "answer"
+    several_steps = isinstance(problem.objective, Makespan) and problem.objective.per in ("answer", "picture")
     if not able or several_steps:
         return said
     best = min(able, key=lambda i: float(p[rows, i].sum()))

@@ -25,7 +25,7 @@ def capture(model: str | Path, *, fuse: str = ANY.name, fold: bool = True) -> Op
     ----------
     model : str or Path
         An ``.onnx`` file, a ``.pt2`` file of ``torch.export``, ``py:package.module:function`` that returns
-        ``(module, example_inputs)``, or ``hf:`` and the configuration of a denoiser or its pipeline. Only the ``py:``
+        ``(module, example_inputs)``, or ``hf:`` and the configuration of a U-Net of diffusion. Only the ``py:``
         form runs code that it names.
     fuse : str
         By whose rules to merge operators that a back-end never separates (:func:`placewright.coarsen.fuse`): ``auto``,

@@ -1,4 +1,4 @@
-"""Denoisers of diffusion pipelines from their configurations: built by diffusers on meta, then captured."""
+"""Denoisers of diffusion by their own configurations: built by diffusers on meta, then captured."""
 
 from __future__ import annotations
 
@@ -24,16 +24,13 @@ TEXT_TOKENS = 77
 
 
 def denoiser_file(model: str) -> Path | None:
-    """Find the configuration of the denoiser that ``hf:DIR`` names: of a pipeline, of its folder, or the file itself.
+    """Find the configuration of the denoiser that ``hf:DIR`` names: of its folder, or the file itself.
 
-    ``None`` where it is something else: a pipeline has a ``model_index.json``, a denoiser's configuration a
-    ``_class_name``.
+    ``None`` where it is something else: a denoiser's configuration has a ``_class_name``. A pipeline's folder is none.
     """
     if not model.startswith(PREFIX):
         return None
     path = Path(model.removeprefix(PREFIX))
-    if (path / "model_index.json").is_file():
-        return path / "unet" / "config.json"
     file = path / "config.json" if path.is_dir() else path
     if not file.is_file() or file.suffix != ".json":
         return None
@@ -43,7 +40,8 @@ def denoiser_file(model: str) -> Path | None:
 def capture_denoiser(file: Path, *, fold: bool = False) -> OperatorGraph:
     """Capture one step of a denoiser in half precision, guided: both halves of the guidance as one batch of two.
 
-    The text encoders and the decoder of the pictures, which run once a picture, are no part of it.
+    The text encoders and the decoder of the pictures, which run once a picture, are no part of it; those are in the
+    pipeline's folder (:mod:`placewright.diffusion`).
 
     Parameters
     ----------

@@ -26,15 +26,11 @@ __all__ = [
     "Description",
     "DeviceCount",
     "Distributed",
-    "DtypeName",
     "DuplicateBelow",
     "ExpertPath",
     "Fold",
     "Forbids",
     "Fuse",
-    "GenerateText",
-    "GrainName",
-    "InFlight",
     "Inference",
     "MeetingPlace",
     "MicroBatches",
@@ -45,7 +41,6 @@ __all__ = [
     "Pins",
     "PlanPath",
     "ProblemPath",
-    "PromptText",
     "Rank",
     "RecomputeName",
     "Replicate",
@@ -55,7 +50,6 @@ __all__ = [
     "Speeds",
     "SyncBandwidth",
     "SyncPeriod",
-    "TiedName",
     "Togethers",
     "TracePath",
     "TrainingName",
@@ -68,8 +62,8 @@ __all__ = [
 Model = Annotated[
     str,
     typer.Argument(
-        help=".onnx or .pt2 file, py:package.module:function, hf:DIR with a config.json, a PipeDream profile (.txt), "
-        "a Moirai sheet (.xls), or a problem file or dnn-partitioning workload (.json)",
+        help=".onnx or .pt2 file, py:package.module:function, hf:DIR with a config.json or a model_index.json, "
+        "a PipeDream profile (.txt), a Moirai sheet (.xls), or a problem file or dnn-partitioning workload (.json)",
         metavar="MODEL",
     ),
 ]
@@ -237,16 +231,8 @@ ContextText = Annotated[
     str | None,
     typer.Option("--context", help="Tokens of each sequence that the KV cache has room for, e.g. 32k (32,768)."),
 ]
-Batch = Annotated[int | None, typer.Option("--batch", help="Sequences that have caches.", min=1)]
-PromptText = Annotated[
-    str | None,
-    typer.Option("--prompt", help="Language model: tokens read first, e.g. 2k; alone: the time to read them."),
-]
-GenerateText = Annotated[
-    str | None, typer.Option("--generate", help="Language model: tokens generated after them, one by one.")
-]
-DtypeName = Annotated[
-    str | None, typer.Option("--dtype", help="Language model: of arithmetic and activations; bf16, fp16, fp32.")
+Batch = Annotated[
+    int | None, typer.Option("--batch", help="Sequences that have caches, or pictures, at a time.", min=1)
 ]
 WeightFormatName = Annotated[
     str | None,
@@ -254,27 +240,6 @@ WeightFormatName = Annotated[
 ]
 CacheDtypeName = Annotated[
     str | None, typer.Option("--cache-dtype", help="Of the KV cache: bf16, fp8, q8_0, ...; by default as computed in.")
-]
-GrainName = Annotated[
-    str | None,
-    typer.Option("--grain", help="Language model: what is placed as one: layer, module (the default) or operator."),
-]
-TiedName = Annotated[
-    str | None,
-    typer.Option(
-        "--tied",
-        help="Language model: embedding and head that share weights: together on a device, or apart, with a copy each; "
-        "by default apart under max-load and throughput.",
-    ),
-]
-InFlight = Annotated[
-    int | None,
-    typer.Option(
-        "--in-flight",
-        help="Language model: batches in a pipeline at a time, each with its cache; by default under max-load and "
-        "throughput one a device, else one.",
-        min=1,
-    ),
 ]
 ConfigPath = Annotated[
     Path | None,

@@ -9,6 +9,17 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placewright.cli.model_options import (
+    DtypeName,
+    GenerateText,
+    GrainName,
+    Guidance,
+    InFlight,
+    PromptText,
+    SizeText,
+    StepCount,
+    TiedName,
+)
 from placewright.cli.options import (
     Batch,
     CacheDtypeName,
@@ -22,35 +33,30 @@ from placewright.cli.options import (
     Convex,
     CostsName,
     CpusAnywhere,
-    DtypeName,
     DuplicateBelow,
     Fold,
     Forbids,
     Fuse,
-    GenerateText,
-    GrainName,
     Inference,
-    InFlight,
     MicroBatches,
     Model,
     ObjectiveName,
     OptimizerName,
     OverlapName,
     Pins,
-    PromptText,
     RecomputeName,
     Replicate,
     ScheduleName,
     Speeds,
     SyncBandwidth,
     SyncPeriod,
-    TiedName,
     Togethers,
     TrainingName,
     TransfersName,
     WeightFormatName,
     Workspace,
 )
+from placewright.posing.diffusion_flags import DiffusionFlags
 from placewright.posing.language_flags import LanguageFlags
 from placewright.posing.memory_flags import MemoryFlags
 from placewright.posing.objective_flags import ObjectiveFlags
@@ -82,6 +88,7 @@ class Posing:
     fold: str | None = None
     memory: MemoryFlags = field(default_factory=MemoryFlags)
     language: LanguageFlags = field(default_factory=LanguageFlags)
+    diffusion: DiffusionFlags = field(default_factory=DiffusionFlags)
     together: list[str] = field(default_factory=list)
 
     def problem(self, progress: ProgressLine) -> Problem:
@@ -107,21 +114,26 @@ class Posing:
             duplicate_below_s=as_duplicate_below(self.duplicate_below),
             memory=self.memory,
             language=self.language,
+            diffusion=self.diffusion,
             on_progress=progress.tell,
             on_step=progress.step,
         )
         return kept_together(posed, self.together)
 
     def answers(self, plan: Plan, evaluation: Evaluation) -> list[str]:
-        """Say what people ask of a language model's plan; nothing of another network's."""
+        """Say what people ask of a language model's plan, or a diffusion pipeline's; nothing of another network's."""
+        from placewright.diffusion import explain_pictures, is_pipeline
         from placewright.language import explain_steps, is_language_model
+        from placewright.posing.diffusion import pose_diffusion
         from placewright.posing.language import pose_language
 
+        given = (self.memory, self.language)
+        if is_pipeline(self.model):
+            pictures = pose_diffusion(self.model, self.cluster, self.flags, (), self.costs, *given, self.diffusion)
+            return explain_pictures(pictures, plan)
         if not is_language_model(self.model):
             return []
-        posed = pose_language(
-            self.model, self.cluster, self.flags, costs=self.costs, memory=self.memory, language=self.language
-        )
+        posed = pose_language(self.model, self.cluster, self.flags, (), self.costs, *given)
         return explain_steps(posed, plan, evaluation)
 
 
@@ -166,6 +178,9 @@ def _posing(
     micro_batches: MicroBatches = None,
     schedule: ScheduleName = None,
     recompute: RecomputeName = None,
+    steps: StepCount = None,
+    size: SizeText = None,
+    guidance: Guidance = None,
 ) -> Posing:
     flags = ObjectiveFlags(
         objective,
@@ -206,6 +221,7 @@ def _posing(
             recompute,
         ),
         LanguageFlags(prompt, generate, dtype, grain, in_flight, tied),
+        DiffusionFlags(steps, size, guidance),
         together or [],
     )
 

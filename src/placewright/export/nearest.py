@@ -63,6 +63,8 @@ class Rules:
         Whether the first and the last device each hold weights that the two share.
     apart : regular expression or None
         Of operators that may be on that CPU wherever their module is, all of a module's together.
+    together : tuple of regular expressions
+        Modules whose paths one of them matches, with the same groups, share a device.
     """
 
     target: str
@@ -77,6 +79,7 @@ class Rules:
     pipelined: bool = True
     tied_twice: bool = True
     apart: re.Pattern[str] | None = None
+    together: tuple[re.Pattern[str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +248,7 @@ def _groups(graph: OperatorGraph, units: Sequence[Unit], rules: Rules) -> list[l
     if rules.unit == "operator":
         return [[v] for v in range(len(graph))]
     if rules.ends:
-        return [list(unit.operators) for unit in units]
+        return _merged(units, rules)
     layers = [k for k, unit in enumerate(units) if unit.stack == stack]
     if not stack:
         raise InvalidInput(
@@ -262,6 +265,17 @@ def _groups(graph: OperatorGraph, units: Sequence[Unit], rules: Rules) -> list[l
         high = layers[k + 1] if k + 1 < len(layers) else len(units)
         rows.append([v for unit in units[low:high] for v in unit.operators])
     return rows
+
+
+def _merged(units: Sequence[Unit], rules: Rules) -> list[list[int]]:
+    """Operators of each module, those of modules that share a device as one row."""
+    rows: dict[object, list[int]] = {}
+    for k, unit in enumerate(units):
+        matches = ((n, m) for n, pattern in enumerate(rules.together) if (m := pattern.match(unit.path)) is not None)
+        found = next(matches, None)
+        key: object = k if found is None else (found[0], found[1].groups())
+        rows.setdefault(key, []).extend(unit.operators)
+    return list(rows.values())
 
 
 def _untied(problem: Problem, groups: Sequence[Sequence[int]]) -> Problem:

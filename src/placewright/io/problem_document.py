@@ -132,8 +132,11 @@ class MakespanDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="na
 
     contention: Literal["none", "link", "port"] = "link"
     per: Annotated[
-        Literal["token", "answer"] | msgspec.UnsetType,
-        Meta(description="What the network does once, where that is no sample: a decode step, or a whole answer."),
+        Literal["token", "answer", "picture"] | msgspec.UnsetType,
+        Meta(
+            description="What the network does once, where that is no sample: a decode step, a whole answer, or a "
+            "picture in all of its steps."
+        ),
     ] = msgspec.UNSET
 
 

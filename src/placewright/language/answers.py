@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from placewright.evaluate import Evaluation, evaluate, longest_contexts
 from placewright.language.posed import PosedModel
 from placewright.objective import Makespan
 from placewright.plan import Plan, Schedule
+from placewright.problem import Problem
 from placewright.units import format_bytes, format_seconds
 
 __all__ = ["explain_steps", "longest_context", "step_seconds"]
@@ -16,11 +18,11 @@ CLOSE = 1e-6
 """Relative difference below which two times are told as one."""
 
 
-def step_seconds(posed: PosedModel, plan: Plan) -> tuple[float, ...]:
+def step_seconds(problem: Problem, steps: Sequence[Problem], plan: Plan) -> tuple[float, ...]:
     """Seconds of one step of each phase, judged with a plan's placement and its order of operators and transfers."""
-    whole, order = posed.problem.graph, plan.schedule
+    whole, order = problem.graph, plan.schedule
     found = []
-    for step in posed.steps:
+    for step in steps:
         at = [whole.index[v.name] for v in step.graph.operators]
         row = {t.name: u for u, t in enumerate(step.graph.tensors)}
         moved = [(whole.tensors[x.tensor].name, x) for x in order.transfers]
@@ -51,7 +53,7 @@ def explain_steps(posed: PosedModel, plan: Plan, evaluation: Evaluation) -> list
     """Answer with numbers: times of prefill and decode, tokens a second, what the cache holds and could hold."""
     batch, said = posed.asked.batch, []
     if isinstance(posed.problem.objective, Makespan):
-        times = step_seconds(posed, plan)
+        times = step_seconds(posed.problem, posed.steps, plan)
         took = {phase.name: seconds for phase, seconds in zip(posed.phases, times, strict=True)}
         if len(posed.phases) > 1:
             count = posed.phases[-1].times

@@ -96,12 +96,13 @@ class Phase:
 
     Attributes
     ----------
-    name : {"prefill", "decode"}
+    name : str
+        ``prefill`` or ``decode``; other networks name theirs.
     step : Step
     times : int
     """
 
-    name: Literal["prefill", "decode"]
+    name: str
     step: Step
     times: int = 1
 

@@ -65,6 +65,30 @@ class Configuration:
             raise InvalidInput(f"{name} {said}", what=self.what)
         return value
 
+    def listed(self, name: str, default: int | tuple[int, ...], length: int = 0) -> list[int]:
+        """Return whole numbers that are given one by one, or one for all.
+
+        Parameters
+        ----------
+        name : str
+        default : int or tuple of int
+        length : int
+            How many there are; 0: as many as are listed.
+
+        Raises
+        ------
+        InvalidInput
+            If it is something else.
+        """
+        value = self.value(name)
+        value = default if value is None else value
+        found = list(value) if isinstance(value, list | tuple) else [value] * (length or 1)
+        good = all(isinstance(n, int) and not isinstance(n, bool) and 1 <= n <= LARGEST_NUMBER for n in found)
+        if not good or not found or len(found) > MOST_LAYERS or (length and len(found) != length):
+            many = f"{length} of them, or one for all" if length else "a list"
+            raise InvalidInput(f"{name} is {value!r}; give whole numbers from 1 to 2^31, {many}", what=self.what)
+        return found
+
     def layers(self, name: str, default: int | None = None) -> int:
         """Return how many layers there are, at most 10,000.
 

@@ -10,9 +10,10 @@ from placewright.costs import LayerCache
 
 __all__ = ["Keys", "Part", "Parts", "Share", "Stream"]
 
-Stream: TypeAlias = Literal["text", "last", "source", "image", "patches"]
-"""What goes through a part: the tokens that are new; the last of them alone; the encoder's input; the positions that a
-vision tower keeps of an image; the patches that it starts from."""
+Stream: TypeAlias = str
+"""What goes through a part. Of language models ``text``, the tokens that are new; ``last``, the last of them alone;
+``source``, the encoder's input; ``image``, the positions that a vision tower keeps of an image; ``patches``, those that
+it starts from. Other networks name theirs as they like."""
 
 Keys: TypeAlias = Literal["causal", "all"]
 """What an attention reads: tokens up to its own, or everything there is."""
@@ -70,6 +71,8 @@ class Part:
         Multiply-adds of an attention for a query and a key, all heads: of many new tokens; of one, where that differs.
     heads : int
     keys : Keys
+    against : Stream
+        Whose rows the keys are made of where they are not its own, and not kept; empty: they are.
     cache : LayerCache or None
         What it keeps of each row of ``cached``.
     cached : Stream
@@ -79,6 +82,8 @@ class Part:
         The part whose weights it has too.
     quantised : bool
         Whether its weights follow a quantised format; norms and biases never do.
+    dtype : str
+        Of its weights, its arithmetic and what it makes, where it has one of its own; empty: the model's.
     """
 
     name: str
@@ -94,11 +99,13 @@ class Part:
     latent_pairs: int = 0
     heads: int = 0
     keys: Keys = "causal"
+    against: Stream = ""
     cache: LayerCache | None = None
     cached: Stream = "text"
     share: Share | None = None
     tied: str = ""
     quantised: bool = False
+    dtype: str = ""
 
 
 @dataclass

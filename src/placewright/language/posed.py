@@ -12,13 +12,13 @@ from placewright.coarsen import contract
 from placewright.costs.memory_parts import with_workspace
 from placewright.errors import InvalidInput
 from placewright.graph import Operator, OperatorGraph, Source, Tensor
-from placewright.language.asked import Asked, Phase, phases_of
+from placewright.language.asked import Asked, Grain, Phase, phases_of
 from placewright.language.model import LanguageModel
-from placewright.language.step import Step, step_graph
+from placewright.language.step import Formats, Step, step_graph
 from placewright.objective import Objective
 from placewright.problem import Problem, Times, Wish
 
-__all__ = ["PosedModel", "pose_model"]
+__all__ = ["PosedModel", "Way", "pose_model", "pose_phases"]
 
 MOST_OPERATORS = 200_000
 
@@ -86,26 +86,74 @@ def pose_model(
     **Experts.** One that gets a token with probability a takes a x its time then, expected. The sum on a device is
     exact; several devices that wait for each other wait longer than expected times say.
     """
+    phases = phases_of(model, asked)
+    held = Step(asked.batch * asked.in_flight, {}, asked.room(model), asked.source(model))
+    way = Way(asked.formats, asked.grain, asked.tied == "apart", held)
+    problem, steps = pose_phases(model, cluster, phases, way, times_of, _described(model, asked), source)
+    graph = problem.graph
+    return PosedModel(model, asked, Problem(graph, cluster, problem.times, objective, wishes), phases, steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the parts of a model are held and placed.
+
+    Attributes
+    ----------
+    formats : Formats
+    grain : {"layer", "module", "operator"}
+    apart : bool
+        Whether parts that share weights hold a copy each.
+    held : Step or None
+        Whose caches have room.
+    """
+
+    formats: Formats
+    grain: Grain = "module"
+    apart: bool = False
+    held: Step | None = None
+
+
+def pose_phases(
+    model: LanguageModel,
+    cluster: Cluster,
+    phases: Sequence[Phase],
+    way: Way,
+    times_of: Callable[[OperatorGraph, Cluster], Times],
+    name: str,
+    source: Source | None = None,
+) -> tuple[Problem, tuple[Problem, ...]]:
+    """Add up the steps of a model, as often as each is done; also each step by itself, over the same operators.
+
+    Parameters
+    ----------
+    model, cluster, times_of, source
+        As of :func:`pose_model`.
+    phases : sequence of Phase
+    way : Way
+    name : str
+        Of the problem.
+
+    Raises
+    ------
+    InvalidInput
+        If the model has more operators than are placed, or the cluster lacks figures.
+    """
     if len(model.parts) > MOST_OPERATORS:
         raise InvalidInput(
             f"model {model.name!r} has {len(model.parts)} operators, more than the {MOST_OPERATORS} that are placed"
         )
-    phases = phases_of(model, asked)
-    held = Step(asked.batch * asked.in_flight, {}, asked.room(model), asked.source(model))
-    apart = asked.tied == "apart"
-    graphs = [step_graph(model, phase.step, asked.formats, held=held, apart=apart) for phase in phases]
+    graphs = [step_graph(model, p.step, way.formats, held=way.held, apart=way.apart) for p in phases]
     fine = [
         Problem(graph, cluster, _active(model, phase, times_of(graph, cluster)))
         for phase, graph in zip(phases, graphs, strict=True)
     ]
-    whole = _together(model, phases, fine)
-    module_of = {p.name: getattr(p, asked.grain) for p in model.parts} if asked.grain != "operator" else {}
+    module_of = {p.name: getattr(p, way.grain) for p in model.parts} if way.grain != "operator" else {}
+    grouped = _grouped(_together(model, phases, fine), module_of)
+    found = grouped.graph
+    graph = OperatorGraph(found.operators, found.tensors, found.colocation, name, source)
     steps = tuple(_grouped(problem, module_of) for problem in fine)
-    grouped = _grouped(whole, module_of)
-    graph = OperatorGraph(
-        grouped.graph.operators, grouped.graph.tensors, grouped.graph.colocation, _described(model, asked), source
-    )
-    return PosedModel(model, asked, Problem(graph, cluster, grouped.times, objective, wishes), phases, steps)
+    return Problem(graph, cluster, grouped.times), steps
 
 
 def _active(model: LanguageModel, phase: Phase, times: Times) -> Times:

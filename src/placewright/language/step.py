@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 from placewright.costs.weight_formats import WeightFormat, is_head
@@ -35,20 +35,29 @@ class Formats:
         Of the weights that it covers; ``None``: ``dtype``.
     cache_bits : float or None
         Of each number in the key-value cache; ``None``: those of ``dtype``.
+    components : mapping of str to WeightFormat
+        Of the weights of parts whose names begin with this word, in place of ``weights``.
     """
 
     dtype: str = "bf16"
     weights: WeightFormat | None = None
     cache_bits: float | None = None
+    components: Mapping[str, WeightFormat] = field(default_factory=dict)
 
     @property
     def bits(self) -> int:
         """Of an activation."""
         return BITS[self.dtype]
 
+    def bits_of(self, part: Part) -> int:
+        """Of an activation that a part makes."""
+        return BITS[part.dtype or self.dtype]
+
     def size_bytes(self, part: Part, parameters: int) -> int:
         """Bytes of so many weights of a part; rounded up."""
-        bits = self.weights.bits if self.weights is not None and self._covers(part, self.weights) else self.bits
+        format = self.components.get(part.name.partition(".")[0], self.weights)
+        covered = format is not None and self._covers(part, format)
+        bits = format.bits if format is not None and covered else self.bits_of(part)
         return ceil(parameters * bits / 8)
 
     def _covers(self, part: Part, format: WeightFormat) -> bool:
@@ -72,16 +81,26 @@ class Step:
         Tokens of each sequence that the cache holds when the step is done.
     source : int
         Rows of the encoder's input that the cache holds.
+    samples : mapping of stream to int
+        How many there are of each sequence, such as the two of a guided picture; 1 where nothing is said.
+    standing : mapping of stream to int
+        Rows of what an earlier step made and this one reads again, for each sequence.
     """
 
     batch: int
     new: Mapping[Stream, int]
     context: int
     source: int = 0
+    samples: Mapping[Stream, int] = field(default_factory=dict)
+    standing: Mapping[Stream, int] = field(default_factory=dict)
+
+    def sequences(self, stream: Stream) -> int:
+        """Sequences in a stream, of which each has rows of its own."""
+        return self.batch * self.samples.get(stream, 1)
 
     def rows(self, stream: Stream) -> int:
         """Rows of all sequences."""
-        return self.batch * self.new.get(stream, 0)
+        return self.sequences(stream) * self.new.get(stream, 0)
 
     def runs(self, part: Part) -> bool:
         """Whether a part has anything to do."""
@@ -102,6 +121,8 @@ class Step:
     def pairs(self, part: Part) -> int:
         """Pairs of a query and a key that an attention compares, for each sequence."""
         new = self.new.get(part.stream, 0)
+        if part.against:
+            return new * self.new.get(part.against, 0)
         if part.keys == "all":
             return new * (self.source if part.cached == "source" else new)
         window = self.context if part.cache is None or part.cache.window is None else part.cache.window
@@ -114,7 +135,7 @@ class Step:
         rows = self.rows(part.stream)
         if part.kind == "attention":
             one = self.new.get(part.stream, 0) == 1 and self.context > 1 and part.latent_pairs
-            return 2 * self.batch * self.pairs(part) * (part.latent_pairs if one else part.pairs)
+            return 2 * self.sequences(part.stream) * self.pairs(part) * (part.latent_pairs if one else part.pairs)
         if part.share is not None:
             return round(2 * part.share.tokens(rows) * part.inner * part.width)
         if part.inner:
@@ -168,7 +189,7 @@ def step_graph(
     """
     index = {p.name: v for v, p in enumerate(model.parts)}
     weights = {p.name: _held(model, p, formats) for p in model.parts}
-    made = [step.rows(p.stream) * p.width * formats.bits // 8 for p in model.parts]
+    made = [step.rows(p.stream) * p.width * formats.bits_of(p) // 8 for p in model.parts]
     readers: list[list[int]] = [[] for _ in model.parts]
     operators = []
     room = held or step
@@ -184,6 +205,8 @@ def step_graph(
             if runs and step.runs(model.parts[u]):
                 readers[u].append(v)
                 traffic += _part_of(made[u], part, step)
+            elif runs:
+                traffic += _standing(model.parts[u], step, formats)
         traffic += _part_of(made[v], part, step)
         if part.cache is not None:
             cache = cache_bytes(part, room, formats)
@@ -196,7 +219,7 @@ def step_graph(
                 traffic if runs else 0,
                 own,
                 cache,
-                formats.dtype,
+                part.dtype or formats.dtype,
                 caches=grows,
             )
         )
@@ -207,7 +230,7 @@ def step_graph(
             tuple(readers[v]),
             made[v],
             _shape(part, step),
-            formats.dtype,
+            part.dtype or formats.dtype,
             output=v == len(model.parts) - 1,
         )
         for v, part in enumerate(model.parts)
@@ -215,6 +238,12 @@ def step_graph(
     ]
     classes = [(index[p.tied], v) for v, p in enumerate(model.parts) if p.tied and not apart]
     return OperatorGraph(operators, tensors, classes, model.name)
+
+
+def _standing(part: Part, step: Step, formats: Formats) -> int:
+    """Bytes of what a part made in an earlier step."""
+    rows = step.sequences(part.stream) * step.standing.get(part.stream, 0)
+    return rows * part.width * formats.bits_of(part) // 8
 
 
 def _part_of(size: int, part: Part, step: Step) -> int:
@@ -227,7 +256,7 @@ def _part_of(size: int, part: Part, step: Step) -> int:
 
 def _shape(part: Part, step: Step) -> tuple[int, ...]:
     """Of what a part makes; by heads for an attention."""
-    new = step.new.get(part.stream, 0)
+    new, sequences = step.new.get(part.stream, 0), step.sequences(part.stream)
     if part.kind == "attention":
-        return (step.batch, part.heads, new, part.width // part.heads)
-    return (step.batch, new, part.width)
+        return (sequences, part.heads, new, part.width // part.heads)
+    return (sequences, new, part.width)

@@ -84,8 +84,8 @@ def refuse_capture_flags(model: str, fuse: bool, fold: bool) -> None:
     for option, given in (("--fuse", fuse), ("--fold", fold)):
         if given:
             raise InvalidInput(
-                f"{option} is for networks that are captured (.onnx, .pt2, py:module:function), and {model!r} is a "
-                "language model, placed by --grain; leave it out"
+                f"{option} is for networks that are captured (.onnx, .pt2, py:module:function), and {model!r} is read "
+                "by its configuration and placed by --grain; leave it out"
             )
 
 

@@ -22,12 +22,15 @@ from placewright.coarsen import (
     rules_named,
 )
 from placewright.coarsen import fuse as fused
+from placewright.diffusion import is_pipeline
 from placewright.errors import InvalidInput
 from placewright.graph import OperatorGraph
 from placewright.io import read_any_problem, read_cluster, read_pipedream, speeds_of
 from placewright.io.partitioning_file import MILLISECONDS
 from placewright.language import is_language_model
 from placewright.objective import Makespan, MaxLoad, Objective, Offload
+from placewright.posing.diffusion import AS_THE_PIPELINE_DOES, pose_diffusion, refuse_diffusion_flags
+from placewright.posing.diffusion_flags import DiffusionFlags
 from placewright.posing.language import (
     NOTHING_SAID,
     needed_cluster,
@@ -73,6 +76,7 @@ def pose(
     duplicate_below_s: float | None = None,
     memory: MemoryFlags = NO_MEMORY,
     language: LanguageFlags = NOTHING_SAID,
+    diffusion: DiffusionFlags = AS_THE_PIPELINE_DOES,
     on_progress: Callable[[str], None] | None = None,
     on_step: Callable[[str], None] | None = None,
 ) -> Problem:
@@ -81,9 +85,10 @@ def pose(
     Parameters
     ----------
     model : str
-        An ``.onnx`` or ``.pt2`` file, ``py:package.module:function``, ``hf:`` and a folder with a ``config.json``, a
-        profile of PipeDream (``.txt``), or a file that has its own cluster: a problem file or a workload of
-        dnn-partitioning (``.json``), whichever its content is, or a sheet of Moirai (``.xls``).
+        An ``.onnx`` or ``.pt2`` file, ``py:package.module:function``, ``hf:`` and a folder with a ``config.json``
+        or a diffusers pipeline's ``model_index.json``, a profile of PipeDream (``.txt``), or a file that has its own
+        cluster: a problem file or a workload of dnn-partitioning (``.json``), whichever its content is, or a sheet of
+        Moirai (``.xls``).
     cluster_path : Path or None
         Needed unless ``model`` has its own; then it may not be given.
     flags : ObjectiveFlags
@@ -115,6 +120,8 @@ def pose(
         :func:`placewright.posing.memory.with_memory`.
     language : LanguageFlags
         What a language model is to do.
+    diffusion : DiffusionFlags
+        What a diffusion pipeline is to do.
     on_progress : callable, optional
         Told what happens, a line at a time.
     on_step : callable, optional
@@ -127,6 +134,11 @@ def pose(
     """
     tell = on_progress or (lambda line: None)
     _refuse_unused(model, costs, fuse, fold, bool(speeds), inference, memory)
+    if is_pipeline(model):
+        refuse_capture_flags(model, fuse is not None, fold is not None)
+        pictures = pose_diffusion(model, cluster_path, flags, wishes, costs, memory, language, diffusion, tell)
+        return pictures.problem if transfers != "per-edge" else per_edge(pictures.problem)
+    refuse_diffusion_flags(model, diffusion)
     if is_language_model(model):
         refuse_capture_flags(model, fuse is not None, fold is not None)
         posed = pose_language(model, cluster_path, flags, wishes, costs, memory, language, tell)
