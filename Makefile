@@ -17,7 +17,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[onnx,torch,hf,serve,docs,dev]'
-	$(BIN)/python -c "from placewright._kernel.warm import warm_up; warm_up('makespan'); warm_up('max-load'); warm_up('offload'); warm_up('throughput')"
+	$(BIN)/python -c "from placewright.ahead import compile_all; compile_all()"
 	touch $@
 
 $(CORE)/installed: pyproject.toml constraints.txt

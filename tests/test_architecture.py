@@ -16,10 +16,11 @@ ROOT = Path(placewright.__file__).parent
 
 ROWS = (
     ("errors",),
-    ("units", "rounding", "ragged", "highs", "left_running", "ended_by_signal"),
+    ("units", "rounding", "ragged", "highs", "left_running", "ended_by_signal", "clock"),
     ("_kernel",),
     ("graph", "cluster", "objective"),
     ("catalogue", "host", "networks"),
+    ("ahead",),
     ("problem",),
     ("plan", "measurement"),
     ("result",),

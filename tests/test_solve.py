@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 import placewright as pw
 from placewright.algorithm import Budget, OnProgress, Progress
 from placewright.result import Result
-from placewright.solve import COMPILER_CALLBACK, heard_while_compiling
+from placewright.solve import COMPILER, COMPILER_CALLBACK, _interruptible, heard_while_compiling
 from placewright.solvers import SOLVERS
 from placewright.solvers.entry import Entry
 from placewright.verify import verify
@@ -143,3 +143,29 @@ def test_ctrl_c_in_a_callback_of_the_compiler_is_raised_behind_it() -> None:
     with pytest.raises(KeyboardInterrupt), heard_while_compiling():
         callback()
     assert len(ended) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_while_kernels_of_the_first_plan_are_compiled_interrupts_at_once() -> None:
+    """Once a plan was shown it ends the search instead, and nothing is lost."""
+
+    def compiling() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    named, budget = FunctionType(compiling.__code__.replace(co_name=COMPILER), globals()), Budget()
+    with pytest.raises(KeyboardInterrupt), _interruptible(budget, []):
+        named()
+    assert not budget.cancelled.is_set()
+    with _interruptible(budget, [Progress("heft", 1.0, 0.5, 0.1)]):
+        named()
+    assert budget.cancelled.is_set()
+    with _interruptible(budget := Budget(), []):
+        compiling()
+    assert budget.cancelled.is_set()
+
+
+def test_the_name_of_what_compiles_is_the_compilers() -> None:
+    """It is looked for in the frames of a Ctrl-C."""
+    from numba.core.dispatcher import Dispatcher
+
+    assert callable(getattr(Dispatcher, COMPILER))

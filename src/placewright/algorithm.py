@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from placewright.clock import now_s
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import Result
@@ -49,8 +49,8 @@ def ignore(progress: Progress) -> None:
 class Budget:
     """How long an algorithm may go on: seconds of wall clock, iterations, or until it is cancelled.
 
-    The clock starts when the budget is made. With ``iterations`` set and ``seconds`` infinite, an algorithm's result
-    depends on its seed alone.
+    The clock starts when the budget is made, and stands still while kernels are compiled (:mod:`placewright.clock`).
+    With ``iterations`` set and ``seconds`` infinite, an algorithm's result depends on its seed alone.
 
     Attributes
     ----------
@@ -64,12 +64,12 @@ class Budget:
     seconds: float = float("inf")
     iterations: int | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
-    opened: float = field(default_factory=time.monotonic)
+    opened: float = field(default_factory=now_s)
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the budget was made."""
-        return time.monotonic() - self.opened
+        return now_s() - self.opened
 
     @property
     def left_s(self) -> float:

@@ -12,7 +12,7 @@ from types import FrameType, MappingProxyType
 
 import numpy as np
 
-from placewright._kernel.warm import warm_up
+from placewright.ahead import compiling_ahead
 from placewright.algorithm import Algorithm, Budget, OnProgress, Progress, ignore
 from placewright.bounds import BOUNDS
 from placewright.bounds.feasibility import why_infeasible
@@ -36,6 +36,9 @@ COARSENINGS: Mapping[str, Callable[[Problem], Sequence[Sequence[int]]]] = Mappin
     {"none": lambda problem: (), "chains": chains, "blocks": lambda problem: block_groups(problem.graph)}
 )
 """Ways to coarsen a problem, each with the groups that it makes."""
+
+COMPILER = "_compile_for_args"
+"""What numba is in while it compiles what Python has called."""
 
 COMPILER_CALLBACK = "_raw_object_cache_notify"
 """Where llvmlite is called back by LLVM."""
@@ -70,8 +73,9 @@ def solve(
         ``auto``, or a name in ``placewright solvers``. A single one runs beside the bounds; those that improve on a
         plan start from the best constructive one.
     budget : float or Budget
-        Seconds of wall clock, compiling of the kernels (once per installation) not counted. Ctrl-C ends the search
-        early and returns the best plan so far.
+        Seconds of wall clock, less those in which kernels are compiled (each once per installation, when it is first
+        needed; other processes compile ahead meanwhile). Ctrl-C ends the search early and returns the best plan so
+        far; while kernels of the first plan are compiled it is a ``KeyboardInterrupt``.
     seed : int
         Recorded in the plan.
     on_progress : callable
@@ -103,8 +107,6 @@ def solve(
     >>> result.value_s, result.status.value  # a and c on the GPU while b runs on the CPU
     (2.0, 'optimal')
     """
-    with heard_while_compiling():
-        warm_up(problem.objective.name)
     clock = budget if isinstance(budget, Budget) else Budget(float(budget))
     solvers = {**SOLVERS[problem.objective.name], **given}
     if solver != "auto" and solver not in solvers:
@@ -115,15 +117,21 @@ def solve(
     if coarsen not in COARSENINGS:
         raise InvalidInput(f"coarsening {coarsen!r} is unknown; use one of {', '.join(COARSENINGS)}")
     entry = None if solver == "auto" else solvers[solver]
-    with _interruptible(clock):
+    shown: list[Progress] = []
+
+    def showing(progress: Progress) -> None:
+        shown.append(progress)
+        on_progress(progress)
+
+    with heard_while_compiling(), compiling_ahead(problem.objective.name), _interruptible(clock, shown):
         best = _bounded(problem, clock, seed)
         if best.infeasible:
             return replace(best, runtime_s=clock.elapsed_s)
         if start is not None:
             best = best.merge(_given(problem, start))
         if coarsen != "none":
-            best = best.merge(_coarsely(problem, coarsen, entry, best, clock, seed, on_progress))
-        best = _fine(problem, best, entry, solver, clock, seed, on_progress)
+            best = best.merge(_coarsely(problem, coarsen, entry, best, clock, seed, showing))
+        best = _fine(problem, best, entry, solver, clock, seed, showing)
     best = replace(best, runtime_s=clock.elapsed_s, interrupted=clock.cancelled.is_set())
     return _checked(problem, best, seed)
 
@@ -245,7 +253,8 @@ def _constructed(problem: Problem, clock: Budget, seed: int) -> Result:
     """
     best, begun = Result(), clock.elapsed_s
     for name in STRATEGIES[problem.objective.name].constructive:
-        if best.plan is not None and clock.elapsed_s - begun > CONSTRUCTING * clock.seconds:
+        late = clock.elapsed_s - begun > CONSTRUCTING * clock.seconds
+        if best.plan is not None and (late or clock.cancelled.is_set()):
             break
         found = _run(SOLVERS[problem.objective.name][name].algorithm, problem, None, clock, seed, ignore)
         named = {} if name == "single-device" else {name: found.value_s}
@@ -280,15 +289,21 @@ def _checked(problem: Problem, result: Result, seed: int) -> Result:
 
 
 @contextmanager
-def _interruptible(budget: Budget) -> Iterator[None]:
-    """Make the first Ctrl-C cancel the budget; a second one interrupts as usual."""
+def _interruptible(budget: Budget, shown: Sequence[Progress]) -> Iterator[None]:
+    """Make the first Ctrl-C cancel the budget; a second one interrupts as usual.
+
+    While nothing was shown and kernels are compiled the first one interrupts, too: there is no plan to wait for.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def cancel(number: int, frame: FrameType | None) -> None:
-        budget.cancelled.set()
         signal.signal(signal.SIGINT, before)
+        if not shown and _within(frame, COMPILER):
+            _interrupt(frame)
+        else:
+            budget.cancelled.set()
 
     before = signal.signal(signal.SIGINT, cancel)
     try:
@@ -307,17 +322,20 @@ def heard_while_compiling() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def hear(number: int, frame: FrameType | None) -> None:
-        while frame is not None:
-            if frame.f_code.co_name == COMPILER_CALLBACK:
-                threading.Timer(0.02, signal.raise_signal, (signal.SIGINT,)).start()
-                return
-            frame = frame.f_back
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, hear)
+    before = signal.signal(signal.SIGINT, lambda number, frame: _interrupt(frame))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _interrupt(frame: FrameType | None) -> None:
+    if not _within(frame, COMPILER_CALLBACK):
+        raise KeyboardInterrupt
+    threading.Timer(0.02, signal.raise_signal, (signal.SIGINT,)).start()
+
+
+def _within(frame: FrameType | None, function: str) -> bool:
+    while frame is not None and frame.f_code.co_name != function:
+        frame = frame.f_back
+    return frame is not None

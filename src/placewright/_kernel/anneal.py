@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import inner, kernel
 from placewright._kernel.memory import peak_activations
 from placewright._kernel.schedule import Network, Workspace, decode
 
@@ -53,7 +53,7 @@ class State(NamedTuple):
     """(2,) current cost, best feasible makespan."""
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _excess(g: Network, limits: Limits, device: Ints, w: Workspace) -> float:
     """Bytes above capacity, relative to it, summed over devices; 0: the placement fits."""
     used = peak_activations(g, device, limits.output, w)
@@ -66,7 +66,7 @@ def _excess(g: Network, limits: Limits, device: Ints, w: Workspace) -> float:
     return excess
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cost_of(
     g: Network, limits: Limits, device: Ints, order: Ints, by_reader: bool, tail: Floats, limit: float, w: Workspace
 ) -> tuple[float, bool]:
@@ -78,7 +78,7 @@ def cost_of(
     return makespan * (1.0 + MEMORY_PENALTY * excess), excess == 0.0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _window(g: Network, v: int, position: Ints) -> tuple[int, int]:
     """First and last position that v may take in the order while the others keep theirs."""
     low, high = 0, len(position) - 1
@@ -93,7 +93,7 @@ def _window(g: Network, v: int, position: Ints) -> tuple[int, int]:
     return low, high
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _shift(order: Ints, position: Ints, source: int, target: int) -> None:
     """Take the operator at ``source`` out of the order and put it at ``target``."""
     v = order[source]
@@ -105,7 +105,7 @@ def _shift(order: Ints, position: Ints, source: int, target: int) -> None:
     position[v] = target
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _neighbour(g: Network, v: int, rng: np.random.Generator) -> int:
     """Pick a random operator that v reads from or is read by; v itself when there is none."""
     reads = g.read_ptr[v + 1] - g.read_ptr[v]
@@ -117,7 +117,7 @@ def _neighbour(g: Network, v: int, rng: np.random.Generator) -> int:
     return int(g.producer[g.read[g.read_ptr[v] + k]] if k < reads else g.reader[first + k - reads])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _may_use(limits: Limits, unit: int, i: int) -> bool:
     k, last = int(limits.choice_ptr[unit]), int(limits.choice_ptr[unit + 1])
     while k < last and limits.choice[k] != i:
@@ -125,13 +125,13 @@ def _may_use(limits: Limits, unit: int, i: int) -> bool:
     return k < last
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _move_unit(limits: Limits, device: Ints, unit: int, i: int) -> None:
     for k in range(limits.member_ptr[unit], limits.member_ptr[unit + 1]):
         device[limits.member[k]] = i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def anneal(
     g: Network,
     limits: Limits,

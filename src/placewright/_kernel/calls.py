@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright._kernel.compiling import inner, kernel
 
 __all__ = [
     "CallLimits",
@@ -91,7 +92,7 @@ def reset_calls(network: CallNetwork, limits: CallLimits, state: CallState, plac
     state.value[0] = split_latency(network, state.place, limits.most, state.call)
 
 
-@njit(cache=True)
+@inner
 def _fewest(g: CallNetwork, place: Ints, A: int, call: Ints) -> int:
     """Fewest calls along paths that come back; the most of any accelerator."""
     producer, read_ptr, read = g.producer, g.read_ptr, g.read
@@ -123,7 +124,7 @@ def _fewest(g: CallNetwork, place: Ints, A: int, call: Ints) -> int:
     return most
 
 
-@njit(cache=True)
+@kernel
 def split_latency(g: CallNetwork, place: Ints, most: int, call: Ints) -> float:
     """Return the latency of a placement cut into the fewest calls, written to ``call``; ``inf`` above ``most``."""
     producer, reader_ptr, reader, made_ptr = g.producer, g.reader_ptr, g.reader, g.made_ptr
@@ -219,7 +220,7 @@ def split_latency(g: CallNetwork, place: Ints, most: int, call: Ints) -> float:
     return last if left == 0 else np.inf
 
 
-@njit(cache=True)
+@inner
 def _region(
     g: CallNetwork,
     limits: CallLimits,
@@ -275,7 +276,7 @@ def _region(
     return count
 
 
-@njit(cache=True)
+@inner
 def _goal(g: CallNetwork, place: Ints, v: int, A: int, rng: np.random.Generator) -> int:
     """Return a place to move to: mostly a neighbour's."""
     if rng.random() < 0.8:
@@ -294,7 +295,7 @@ def _goal(g: CallNetwork, place: Ints, v: int, A: int, rng: np.random.Generator)
     return int(rng.random() * (A + 1))
 
 
-@njit(cache=True)
+@kernel
 def anneal_calls(
     g: CallNetwork,
     limits: CallLimits,
@@ -358,7 +359,7 @@ def anneal_calls(
                     trial[member[e]] = place[member[e]]
 
 
-@njit(cache=True)
+@kernel
 def shortest_intervals(
     alone: Floats, length: Floats, earliest: Floats, need: Ints, most: int, f: Floats, back: Ints
 ) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from placewright._kernel.compiling import uncounted, uncounted_inner
 from placewright._kernel.schedule import Network
-from placewright._kernel.standing import Standing, uncounted
+from placewright._kernel.standing import Standing
 
 __all__ = ["begin", "put", "put_unit", "reorder", "shift", "turn"]
 
@@ -24,7 +25,7 @@ def begin(c: Standing) -> None:
     c.reach[3] += 1
 
 
-@uncounted
+@uncounted_inner
 def _leads(reader_ptr: Ints, reader: Ints, device: Ints, u: int, i: int, v: int) -> bool:
     """Whether v stands before every other reader of u on device i: its place says when u is sent there."""
     for k in range(reader_ptr[u], reader_ptr[u + 1]):
@@ -35,7 +36,7 @@ def _leads(reader_ptr: Ints, reader: Ints, device: Ints, u: int, i: int, v: int)
     return True
 
 
-@uncounted
+@uncounted_inner
 def put(g: Network, c: Standing, v: int, j: int) -> None:
     """Let v run on device j."""
     made_ptr, read_ptr, read, reader_ptr, reader = g.made_ptr, g.read_ptr, g.read, g.reader_ptr, g.reader

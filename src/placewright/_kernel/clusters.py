@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import inner, kernel
 from placewright._kernel.list_schedule import commit
 from placewright._kernel.schedule import Network, Workspace
 
@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def depth_first_order(g: Network, level: Floats) -> Ints:
     """(n,) topological order: next comes, of the operators made ready last, the one of the highest ``level``.
 
@@ -47,7 +47,7 @@ def depth_first_order(g: Network, level: Floats) -> Ints:
     return order
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _by_level(stack: Ints, first: int, last: int, level: Floats) -> None:
     """Sort ``stack[first:last]`` by rising level, the lower number of equal ones last."""
     some = np.sort(stack[first:last])[::-1]
@@ -56,7 +56,7 @@ def _by_level(stack: Ints, first: int, last: int, level: Floats) -> None:
         stack[first + k] = some[by_level[k]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sequential_partition(
     g: Network, order: Ints, seconds: Floats, bytes_: Floats, most_seconds: float, most_bytes: float, most: int
 ) -> Ints:
@@ -114,7 +114,7 @@ def sequential_partition(
     return cut_ptr
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_clusters(
     g: Network, order: Ints, cut_ptr: Ints, unit_of: Ints, resident: Floats, capacity: Floats, w: Workspace
 ) -> tuple[Ints, bool]:
@@ -143,7 +143,7 @@ def place_clusters(
     return device, True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _first_to_finish(
     g: Network, order: Ints, first: int, last: int, device: Ints, unit_of: Ints, unit_device: Ints, resident: Floats,
     free_bytes: Floats, w: Workspace,
@@ -172,7 +172,7 @@ def _first_to_finish(
     return best
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _ready_outside(
     g: Network, v: int, device: Ints, w: Workspace, ready: Floats, remote: npt.NDArray[np.bool_]
 ) -> None:
@@ -200,7 +200,7 @@ def _ready_outside(
             ready[i] = max(ready[i], at)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _run(
     g: Network, order: Ints, first: int, last: int, i: int, device: Ints, unit_of: Ints, unit_device: Ints,
     resident: Floats, free_bytes: Floats, w: Workspace,

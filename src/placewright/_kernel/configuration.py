@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright._kernel.compiling import kernel
 
 __all__ = [
     "MOST_OPEN",
@@ -64,7 +65,7 @@ class Labels(NamedTuple):
     """(2, W) first and last bucket in use of each state."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def greedy_order(g: Incidence, start: int, rng: np.random.Generator) -> Ints:
     """Order the vertices from ``start``: always the one that leaves fewest edges open, ties at random."""
     edge_ptr, edge, end_ptr, end = g.edge_ptr, g.edge, g.end_ptr, g.end
@@ -112,7 +113,7 @@ def greedy_order(g: Incidence, start: int, rng: np.random.Generator) -> Ints:
     return order
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def width_score(g: Incidence, order: Ints) -> float:
     """Estimate the states of an order: the sum of 1.8 to the number of open edges over the positions."""
     n, m = len(order), len(g.end_ptr) - 1
@@ -132,7 +133,7 @@ def width_score(g: Incidence, order: Ints) -> float:
     return score
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spans(
     edge_ptr: Ints, edge: Ints, size: Ints, order: Ints, first: Ints, last: Ints, slot: Ints, outside: Bools, met: Ints
 ) -> bool:
@@ -177,7 +178,7 @@ def spans(
     return fits
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def build_states(
     edge_ptr: Ints,
     edge: Ints,
@@ -252,7 +253,7 @@ def build_states(
     return ptr, follow[:total].copy(), added[:, :total].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def completion(ptr: Longs, follow: Longs, added: Floats, profit: Floats, price: float, best: Floats) -> None:
     """Fill ``best``: of each state the most that can still be made of profit - price x load, without any limit."""
     n = len(ptr) - 2
@@ -264,7 +265,7 @@ def completion(ptr: Longs, follow: Longs, added: Floats, profit: Floats, price: 
             best[s] = max(without, with_it)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dual(
     ptr: Longs, follow: Longs, added: Floats, profit: Floats, limit: float, floor: float, best: Floats
 ) -> tuple[float, float]:
@@ -299,7 +300,7 @@ def dual(
     return at, least
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def upper_labels(
     ptr: Longs, follow: Longs, added: Floats, profit: Floats, limit: float, floor: float, prices: Floats, best: Floats,
     buckets: Longs, labels: Labels, begin: int, work: int,
@@ -358,7 +359,7 @@ def upper_labels(
     return p
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def real_sets(
     ptr: Longs, follow: Longs, added: Floats, profit: Floats, limit: float, floor: float, prices: Floats, best: Floats,
     buckets: Longs, labels: Labels, pool: Ints, begin: int, used: int, work: int,

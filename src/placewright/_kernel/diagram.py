@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import inner, kernel
 from placewright._kernel.queues import enqueue, pass_on
 
 __all__ = ["FAR", "Diagram", "Room", "backward", "forward"]
@@ -120,7 +120,7 @@ class Room(NamedTuple):
     """(T,) scratch, -1."""
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _joined(before: Ints, after: Ints, D: int, L: int, limit: int) -> int:
     """Least makespan of any schedule of a forward and a backward state at one ideal; stops at ``limit``.
 
@@ -145,7 +145,7 @@ def _joined(before: Ints, after: Ints, D: int, L: int, limit: int) -> int:
     return int(value)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forward(
     g: Diagram, J: int, ptr: Longs, states: Ints, bounds: Ints, others: Longs, other: Ints, limit: int, room: Room
 ) -> int:
@@ -271,7 +271,7 @@ def forward(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def backward(
     g: Diagram, A: int, ptr: Longs, states: Ints, bounds: Ints, others: Longs, other: Ints, limit: int, room: Room
 ) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import kernel
 from placewright._kernel.diagram import FAR, Room
 
 __all__ = ["merge"]
@@ -15,7 +15,7 @@ Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge(
     room: Room,
     count: int,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright._kernel.compiling import kernel
 
 __all__ = ["multiplicative_weights", "priced_sum"]
 
 Floats = npt.NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def multiplicative_weights(times: Floats, count: Floats, copies: Floats, rounds: int) -> Floats:
     """Weights of the devices, summing to 1, that make the sum of the units' least weighted times large.
 
@@ -50,7 +51,7 @@ def multiplicative_weights(times: Floats, count: Floats, copies: Floats, rounds:
     return best  # type: ignore[no-any-return]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def priced_sum(times: Floats, resident: Floats, count: Floats, weights: Floats, prices: Floats) -> float:
     """Sum over units of the least of weighted time plus priced bytes, over the devices that each may use."""
     U, D = times.shape

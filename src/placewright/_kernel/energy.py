@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from placewright._kernel.compiling import inner, kernel
 from placewright._kernel.schedule import Network
 from placewright._kernel.span_search import Floats, Ints, SpanScratch, time_of
 
@@ -17,7 +17,7 @@ ROUNDS = 80
 """Most rounds in which weights of the devices are looked for that prove one time too short."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def least_energy(g: Network, w: SpanScratch) -> float:
     """Bound the makespan of every schedule: the largest time that is found too short, or the longest path.
 
@@ -46,7 +46,7 @@ def least_energy(g: Network, w: SpanScratch) -> float:
     return low
 
 
-@njit(cache=True, nogil=True)
+@inner
 def overfull(g: Network, w: SpanScratch, limit: float, scaled: Floats, weight: Floats) -> bool:
     """Say whether weights are found that prove ``limit`` too short; ``scaled`` and ``weight`` are scratch."""
     n, D = g.processing.shape

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from placewright._kernel.anneal import Limits, cost_of
+from placewright._kernel.compiling import inner, kernel
 from placewright._kernel.schedule import Network, Workspace
 
 __all__ = ["Population", "appraise", "breed", "scatter"]
@@ -31,7 +31,7 @@ class Population(NamedTuple):
     """(P,) whether the cost is out of date."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scatter(g: Network, limits: Limits, population: Population, first: int, rng: np.random.Generator) -> None:
     """Draw the chromosomes from ``first`` on: any allowed device for each unit, and any ready operator next."""
     P, n = population.order.shape
@@ -61,13 +61,13 @@ def scatter(g: Network, limits: Limits, population: Population, first: int, rng:
         population.stale[p] = True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _place(limits: Limits, device: Ints, unit: int, i: int) -> None:
     for k in range(limits.member_ptr[unit], limits.member_ptr[unit + 1]):
         device[limits.member[k]] = i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def breed(
     g: Network,
     limits: Limits,
@@ -132,7 +132,7 @@ def breed(
             children.stale[p] = True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _reorder(order: Ints, other: Ints, at: int, marks: npt.NDArray[np.int64], mark: int) -> None:
     """Keep ``order`` before ``at``, and put the rest in the sequence in which ``other`` has it: topological again."""
     for k in range(at):
@@ -143,7 +143,7 @@ def _reorder(order: Ints, other: Ints, at: int, marks: npt.NDArray[np.int64], ma
             at += 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _move(g: Network, order: Ints, source: int, position: Ints, rng: np.random.Generator) -> None:
     """Move the operator at ``source`` to any place between the last it reads from and the first that reads it."""
     n = len(order)
@@ -162,7 +162,7 @@ def _move(g: Network, order: Ints, source: int, position: Ints, rng: np.random.G
     order[target] = v
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def appraise(
     g: Network,
     limits: Limits,

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import inner, kernel
 from placewright._kernel.ideals import Bits, Floats, Ints, Longs, sums
 from placewright._kernel.segment import SLACK, Stages, overlapped
 
@@ -83,7 +83,7 @@ def new_labels(n: int, room: int, old: Labels | None = None) -> Labels:
     return made
 
 
-@njit(cache=True)
+@kernel
 def may_lie(
     parent: Ints, last: Ints, weight: Floats, outside: bool, limit: float, alive: Bits, state: int, fresh: bool
 ) -> None:
@@ -109,7 +109,7 @@ def may_lie(
             alive[k, word] |= bit
 
 
-@njit(cache=True)
+@kernel
 def states_above(stride: Longs, count: Longs) -> Bits:
     """(S, .) bit t of row s: state t uses at least the devices of state s."""
     S, C = stride[-1], len(count)
@@ -124,7 +124,7 @@ def states_above(stride: Longs, count: Longs) -> Bits:
     return above
 
 
-@njit(cache=True)
+@kernel
 def boundaries(
     s: Stages, bits: Bits, begin: int, end: int, counted: bool, cut_ptr: Longs, cut: Ints, inside: Ints
 ) -> None:
@@ -150,7 +150,7 @@ def boundaries(
             cut_ptr[k + 1] = n
 
 
-@njit(cache=True)
+@inner
 def _transfers(s: Stages, g: Lattice, i: int, j: int, c: int, most: float, enters: Floats, leaves: Floats) -> bool:
     """Transfers into and out of the stage between two ideals, by pass; False when they are ``most`` or more together.
 
@@ -189,7 +189,7 @@ def _transfers(s: Stages, g: Lattice, i: int, j: int, c: int, most: float, enter
     return True
 
 
-@njit(cache=True)
+@inner
 def _insert(
     s: Stages, a: Labels, j: int, used: int, f: float, b: float, before: int, c: int, copies: int, loosely: bool
 ) -> bool:
@@ -234,7 +234,7 @@ def _insert(
     return True
 
 
-@njit(cache=True)
+@kernel
 def expand(s: Stages, g: Lattice, a: Labels, limit: Floats, begin: int, most: int) -> tuple[int, int, bool]:
     """Lengthen the chains that end at ideal ``begin`` and later by one stage, for about ``most`` pairs of ideals.
 

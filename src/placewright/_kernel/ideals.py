@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright._kernel.compiling import kernel
 
 __all__ = ["Ideals", "enumerate_ideals", "first_ideal", "sums"]
 
@@ -46,7 +47,7 @@ def first_ideal(before_ptr: Ints, room: int) -> Ideals:
     return made
 
 
-@njit(cache=True)
+@kernel
 def enumerate_ideals(
     before_ptr: Ints, before: Ints, after_ptr: Ints, after: Ints, ideals: Ideals, done: int, known: int, most: int
 ) -> tuple[int, int]:
@@ -105,7 +106,7 @@ def enumerate_ideals(
     return done, known
 
 
-@njit(cache=True)
+@kernel
 def sums(parent: Ints, last: Ints, weight: Floats) -> Floats:
     """(n,) sum of the weights of each ideal's elements."""
     n = len(parent)

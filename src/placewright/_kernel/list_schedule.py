@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import inner, kernel
 from placewright._kernel.schedule import Network, Workspace, send
 
 __all__ = ["arrivals", "commit", "etf", "heft", "mean_upward_rank"]
@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mean_upward_rank(g: Network) -> Floats:
     """(n,) HEFT's rank: mean processing time over devices plus the longest way down with mean transfer times.
 
@@ -60,7 +60,7 @@ def mean_upward_rank(g: Network) -> Floats:
     return rank
 
 
-@njit(cache=True, nogil=True)
+@inner
 def arrivals(g: Network, v: int, device: Ints, w: Workspace, ready: Floats, remote: Bools) -> None:
     """When all inputs of v could be on each device, and whether one comes from elsewhere; no transfer is entered."""
     D = g.processing.shape[1]
@@ -89,7 +89,7 @@ def arrivals(g: Network, v: int, device: Ints, w: Workspace, ready: Floats, remo
                 ready[i] = at
 
 
-@njit(cache=True, nogil=True)
+@inner
 def commit(g: Network, v: int, i: int, device: Ints, w: Workspace) -> float:
     """Send to device i what v reads from elsewhere; return when the last of it is there."""
     ready = 0.0
@@ -107,7 +107,7 @@ def commit(g: Network, v: int, i: int, device: Ints, w: Workspace) -> float:
     return ready
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _slot(begins: Floats, ends: Floats, count: int, ready: float, length: float) -> tuple[float, int]:
     """Earliest start at or after ``ready`` of a gap of ``length``, and its place among the sorted busy intervals."""
     k = int(np.searchsorted(ends[:count], ready))
@@ -123,7 +123,7 @@ def _slot(begins: Floats, ends: Floats, count: int, ready: float, length: float)
     return at, count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def heft(g: Network, order: Ints, unit_of: Ints, resident: Floats, capacity: Floats, w: Workspace) -> tuple[Ints, bool]:
     """Place operators in ``order``, each where it would finish first, in gaps too.
 
@@ -178,7 +178,7 @@ def heft(g: Network, order: Ints, unit_of: Ints, resident: Floats, capacity: Flo
     return device, True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _before(first: Floats, second: Floats, v: int, x: int) -> bool:
     """Whether v comes before x: less of ``first``, then more of ``second``, then the lower number."""
     if first[v] != first[x]:
@@ -188,7 +188,7 @@ def _before(first: Floats, second: Floats, v: int, x: int) -> bool:
     return v < x
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _push(heap: Ints, count: int, first: Floats, second: Floats, v: int) -> int:
     """Put v on a heap of ``count`` operators, the first of them on top; return the new count."""
     k = count
@@ -202,7 +202,7 @@ def _push(heap: Ints, count: int, first: Floats, second: Floats, v: int) -> int:
     return count + 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _pop(heap: Ints, count: int, first: Floats, second: Floats) -> int:
     """Take the top off a heap; return the new count."""
     count -= 1
@@ -222,7 +222,7 @@ def _pop(heap: Ints, count: int, first: Floats, second: Floats) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def etf(
     g: Network, level: Floats, unit_of: Ints, resident: Floats, capacity: Floats, w: Workspace
 ) -> tuple[Ints, bool]:
@@ -311,7 +311,7 @@ def etf(
     return device, True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _gone(v: int, i: int, device: Ints, unit_of: Ints, unit_device: Ints, resident: Floats, free_bytes: Floats) -> bool:
     """Whether v is placed, or its unit elsewhere, or device i has no room for the unit any more."""
     fixed = unit_device[unit_of[v]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import kernel
 from placewright._kernel.schedule import Network
 
 __all__ = ["mean_transfer", "weighted_rank"]
@@ -14,7 +14,7 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mean_transfer(g: Network) -> Floats:
     """(T,) mean seconds of each tensor over the pairs of different devices that a link joins."""
     D, T = g.processing.shape[1], len(g.producer)
@@ -40,7 +40,7 @@ def mean_transfer(g: Network) -> Floats:
     return mean
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def weighted_rank(g: Network, weight: Floats, transfer: Floats, factor: float) -> Floats:
     """(n,) longest way down when v takes ``weight[v]`` seconds and tensor u ``factor * transfer[u]``, none below 0."""
     n = g.processing.shape[0]

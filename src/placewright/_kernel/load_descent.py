@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import inner, kernel
 from placewright._kernel.load_moves import LoadLimits, LoadNetwork, LoadState, reset_loads
 
 __all__ = ["descend"]
@@ -14,7 +14,7 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _largest(overlap: int, compute: Floats, enters: Floats, leaves: Floats, channel: Floats) -> float:
     """Value: the largest load of a device or channel, summed over passes."""
     value = 0.0
@@ -29,14 +29,14 @@ def _largest(overlap: int, compute: Floats, enters: Floats, leaves: Floats, chan
     return value
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _copy(source: Floats, target: Floats) -> None:
     for p in range(source.shape[0]):
         for i in range(source.shape[1]):
             target[p, i] = source[p, i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def descend(g: LoadNetwork, limits: LoadLimits, s: LoadState, step: float, moves: int) -> tuple[float, int]:
     """Make up to ``moves`` moves, each the best of all, while one lowers the value by ``step``; value, moves made.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import kernel
 from placewright._kernel.load_vectors import Vectors
 
 __all__ = ["cells", "front", "merge"]
@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def front(v: Vectors, key: Longs, order: Longs, most: int) -> Bools:
     """(N,) whether a vector is worth keeping: none of its state, earlier in the order, is at least as good throughout.
 
@@ -62,7 +62,7 @@ def front(v: Vectors, key: Longs, order: Longs, most: int) -> Bools:
     return keep
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cells(v: Vectors, width: Floats, code: Longs) -> None:
     """Give a number to each vector's cell: what is closed, used and marked, and its loads in whole widths."""
     for x in range(len(code)):
@@ -78,7 +78,7 @@ def cells(v: Vectors, width: Floats, code: Longs) -> None:
         code[x] = np.int64(h >> np.uint64(1))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge(v: Vectors, key: Longs, code: Longs, order: Longs, lower: bool, keep: Bools) -> int:
     """Keep one vector of each cell, neighbours in the order: the first; how many others there were.
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright._kernel.compiling import inner, kernel
 
 __all__ = ["LoadLimits", "LoadNetwork", "LoadState", "anneal_loads", "load_state", "reset_loads", "value_of"]
 
@@ -101,7 +102,7 @@ def load_state(device: Ints, *, messages: int, passes: int, devices: int, channe
     )
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _weigh(g: LoadNetwork, s: LoadState, m: int, sign: float) -> None:
     """Add (1) or take away (-1) what a message costs."""
     home, p, D = s.device[g.producer[m]], g.phase[m], s.readers.shape[1]
@@ -126,7 +127,7 @@ def _weigh(g: LoadNetwork, s: LoadState, m: int, sign: float) -> None:
         s.leaves[p, home] += sign * worst
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _move(g: LoadNetwork, limits: LoadLimits, s: LoadState, k: int, target: int) -> None:
     """Take a unit to another device."""
     source = s.device[k]
@@ -148,7 +149,7 @@ def _move(g: LoadNetwork, limits: LoadLimits, s: LoadState, k: int, target: int)
     s.held[target] += limits.resident[k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def reset_loads(g: LoadNetwork, limits: LoadLimits, s: LoadState) -> None:
     """Compute everything in the state from its placement."""
     s.readers[:] = 0
@@ -165,7 +166,7 @@ def reset_loads(g: LoadNetwork, limits: LoadLimits, s: LoadState) -> None:
             s.compute[p, i] += g.compute[p, k, i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def value_of(g: LoadNetwork, limits: LoadLimits, s: LoadState, scale: float) -> tuple[float, float, float]:
     """Value in seconds, energy (a high norm of the loads, which every device has a part in), bytes over, relative."""
     value, energy = 0.0, 0.0
@@ -190,7 +191,7 @@ def value_of(g: LoadNetwork, limits: LoadLimits, s: LoadState, scale: float) -> 
     return value, energy + scale * MEMORY_PENALTY * excess, excess
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _region(limits: LoadLimits, s: LoadState, k: int, size: int) -> int:
     """Gather up to ``size`` units of one device that hang together around unit k; return how many."""
     home, n, at = s.device[k], 1, 0
@@ -208,7 +209,7 @@ def _region(limits: LoadLimits, s: LoadState, k: int, size: int) -> int:
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def anneal_loads(
     g: LoadNetwork,
     limits: LoadLimits,

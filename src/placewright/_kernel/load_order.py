@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright._kernel.compiling import inner, kernel
 
 __all__ = ["closed_at_cut", "enters_in_order", "in_canonical_order"]
 
@@ -15,7 +16,7 @@ Bools = npt.NDArray[np.bool_]
 Small = npt.NDArray[np.int8]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def enters_in_order(mode: int, tails: Ints, slot: int, d: int, bound: Bools, device: Small, marks: Longs) -> bool:
     """Take note of the edges from ``tails`` to the group in ``slot`` on device d; whether order allows them.
 
@@ -53,7 +54,7 @@ def enters_in_order(mode: int, tails: Ints, slot: int, d: int, bound: Bools, dev
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def closed_at_cut(
     d: int, slot: int, bound: Bools, passes: int, parts: int, channels: int, memory: int, closed: int, used: int,
     marks: Longs, load: Floats,
@@ -78,7 +79,7 @@ def closed_at_cut(
     return closed, 1 << d
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def in_canonical_order(
     kind: Ints, passes: int, parts: int, channels: int, memory: int, device: Small, load: Floats, closed: int,
     used: int, marks: Longs, place: Longs,
@@ -131,7 +132,7 @@ def in_canonical_order(
     return _renamed(closed, place), _renamed(used, place)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _renamed(bits: int, place: Longs) -> int:
     found = 0
     for i in range(len(place)):
@@ -140,7 +141,7 @@ def _renamed(bits: int, place: Longs) -> int:
     return found
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _later(
     i: int, j: int, first: Longs, closed: int, used: int, load: Floats, D: int, passes: int, parts: int, room: int,
     memory: int,

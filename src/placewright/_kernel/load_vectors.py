@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import inner, kernel
 from placewright._kernel.load_order import closed_at_cut, enters_in_order, in_canonical_order
 
 __all__ = ["LoadSteps", "Vectors", "cheapest", "cost_to_go", "extend", "new_vectors"]
@@ -88,7 +88,7 @@ class Vectors(NamedTuple):
     """(N,) whether it is merged, so that its loads may cost less than what it stands for."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def new_vectors(n: int, slots: int, entries: int, marks: int, prices: int) -> Vectors:
     """Empty placements."""
     return Vectors(
@@ -102,7 +102,7 @@ def new_vectors(n: int, slots: int, entries: int, marks: int, prices: int) -> Ve
     )
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _code(s: LoadSteps, t: int, device: Small) -> int:
     """Give a state before step t its number."""
     D, code = s.compute.shape[2], 0
@@ -111,7 +111,7 @@ def _code(s: LoadSteps, t: int, device: Small) -> int:
     return code
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _send(s: LoadSteps, u: int, device: Small, load: Floats) -> bool:
     """Add what message u costs to ``load``; whether there are the links for it."""
     D, Q = s.compute.shape[2], s.parts
@@ -137,7 +137,7 @@ def _send(s: LoadSteps, u: int, device: Small, load: Floats) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _place(s: LoadSteps, t: int, d: int, device: Small, load: Floats) -> bool:
     """Place step t's group on d, and add what that costs; whether it can be there."""
     D, Q, P = s.compute.shape[2], s.parts, s.compute.shape[1]
@@ -154,7 +154,7 @@ def _place(s: LoadSteps, t: int, d: int, device: Small, load: Floats) -> bool:
     return there
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _decode(s: LoadSteps, t: int, code: int, device: Small) -> None:
     D = s.compute.shape[2]
     for x in range(s.occupied_ptr[t], s.occupied_ptr[t + 1]):
@@ -162,7 +162,7 @@ def _decode(s: LoadSteps, t: int, code: int, device: Small) -> None:
         code //= D
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cost_to_go(s: LoadSteps, price: Floats, at: Longs, table: Floats, begin: int, end: int) -> None:
     """Least price of what steps from t on add, by the state before step t: ``table[at[t] + code]``, t in begin..end-1.
 
@@ -186,7 +186,7 @@ def cost_to_go(s: LoadSteps, price: Floats, at: Longs, table: Floats, begin: int
             table[at[t] + code] = best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cheapest(s: LoadSteps, price: Floats, at: Longs, table: Floats, place: Ints) -> Floats:
     """Give in ``place`` a placement of least price, and return its loads."""
     G, D, W = s.compute.shape[0], s.compute.shape[2], int(s.slot.max()) + 1
@@ -210,7 +210,7 @@ def cheapest(s: LoadSteps, price: Floats, at: Longs, table: Floats, place: Ints)
     return load
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _too_much(s: LoadSteps, load: Floats, limit: float) -> bool:
     """Whether a partial placement exceeds the limit, or a memory, by itself."""
     D, Q, P = s.compute.shape[2], s.parts, s.compute.shape[1]
@@ -233,7 +233,7 @@ def _too_much(s: LoadSteps, load: Floats, limit: float) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _cost(price: Floats, load: Floats) -> float:
     cost = 0.0
     for k in range(len(price)):
@@ -241,7 +241,7 @@ def _cost(price: Floats, load: Floats) -> float:
     return cost
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _most(s: LoadSteps, price: Floats, closed: int, limit: float) -> float:
     """Price what open devices, channels and memories take at most within the limit: docs/max-load-modules.md."""
     D, Q, P = s.compute.shape[2], s.parts, s.compute.shape[1]
@@ -264,7 +264,7 @@ def _most(s: LoadSteps, price: Floats, closed: int, limit: float) -> float:
     return (limit * most + memory) * (1.0 + SLACK)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def extend(
     s: LoadSteps,
     t: int,

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from placewright._kernel.anneal import Limits
 from placewright._kernel.changes import begin, put_unit, shift, turn
+from placewright._kernel.compiling import inner, kernel, uncounted_inner
 from placewright._kernel.schedule import Network
-from placewright._kernel.standing import Standing, retime, revert, uncounted
+from placewright._kernel.standing import Standing, retime, revert
 from placewright._kernel.standing_kept import commit
 
 __all__ = ["KINDS", "Search", "activations_on", "kept_cost", "search_schedules", "search_state"]
@@ -71,7 +71,7 @@ def search_state(g: Network, c: Standing, n_units: int) -> Search:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def activations_on(g: Network, c: Standing, output: npt.NDArray[np.bool_], i: int, events: Floats) -> float:
     """Peak of the live tensors on device i, as :func:`placewright._kernel.memory.peak_activations` has it."""
     producer, reader_ptr, reader, size = g.producer, g.reader_ptr, g.reader, g.size
@@ -118,7 +118,7 @@ def activations_on(g: Network, c: Standing, output: npt.NDArray[np.bool_], i: in
     return peak
 
 
-@uncounted
+@uncounted_inner
 def _excess(limits: Limits, c: Standing, s: Search) -> float:
     """Bytes above capacity, relative to it, summed over devices, by the peaks last computed."""
     excess = 0.0
@@ -130,7 +130,7 @@ def _excess(limits: Limits, c: Standing, s: Search) -> float:
     return excess
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _look_at_memory(g: Network, limits: Limits, c: Standing, s: Search) -> float:
     """Compute the peaks where they may matter, and return the excess."""
     for i in range(len(c.ended)):
@@ -139,7 +139,7 @@ def _look_at_memory(g: Network, limits: Limits, c: Standing, s: Search) -> float
     return _excess(limits, c, s)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def kept_cost(g: Network, limits: Limits, c: Standing, s: Search) -> None:
     """Take note of the schedule that stands, and keep it where it is the best feasible one."""
     makespan = c.ended.max()
@@ -150,7 +150,7 @@ def kept_cost(g: Network, limits: Limits, c: Standing, s: Search) -> None:
         s.best_device[:], s.best_order[:], s.best_eager[:] = c.device, c.order, c.eager
 
 
-@uncounted
+@uncounted_inner
 def _window(g: Network, v: int, position: Ints) -> tuple[int, int]:
     """First and last position that v may take in the order while the others keep theirs."""
     low, high = 0, len(position) - 1
@@ -161,7 +161,7 @@ def _window(g: Network, v: int, position: Ints) -> tuple[int, int]:
     return low, high
 
 
-@uncounted
+@uncounted_inner
 def _neighbour(g: Network, v: int, rng: np.random.Generator) -> int:
     """Pick a random operator that v reads from or is read by; v itself when there is none."""
     reads = g.read_ptr[v + 1] - g.read_ptr[v]
@@ -173,7 +173,7 @@ def _neighbour(g: Network, v: int, rng: np.random.Generator) -> int:
     return int(g.producer[g.read[g.read_ptr[v] + k]] if k < reads else g.reader[first + k - reads])
 
 
-@uncounted
+@uncounted_inner
 def _take(g: Network, limits: Limits, c: Standing, s: Search, unit: int, j: int, count: int) -> int:
     """Let a unit run on j where it may and was not taken yet; returns how many units the move took so far."""
     if s.touched[unit] == s.touched[-1]:
@@ -190,7 +190,7 @@ def _take(g: Network, limits: Limits, c: Standing, s: Search, unit: int, j: int,
     return count
 
 
-@uncounted
+@uncounted_inner
 def _take_run(
     g: Network, limits: Limits, c: Standing, s: Search, first: int, last: int, i: int, j: int, both: bool, count: int
 ) -> int:
@@ -204,7 +204,7 @@ def _take_run(
     return count
 
 
-@uncounted
+@uncounted_inner
 def _give_back(
     g: Network, limits: Limits, c: Standing, s: Search, i: int, j: int, rng: np.random.Generator, count: int
 ) -> int:
@@ -229,7 +229,7 @@ def _give_back(
     return count
 
 
-@uncounted
+@uncounted_inner
 def _some_operator(c: Standing, critical: Ints, rng: np.random.Generator) -> int:
     """Pick an operator, most of the time one on a critical way: one that was, if it still is, or what chance finds."""
     n = len(c.order)
@@ -245,7 +245,7 @@ def _some_operator(c: Standing, critical: Ints, rng: np.random.Generator) -> int
     return v
 
 
-@uncounted
+@uncounted_inner
 def _propose(
     g: Network,
     limits: Limits,
@@ -327,7 +327,7 @@ def _propose(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search_schedules(
     g: Network,
     limits: Limits,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import kernel
 from placewright._kernel.schedule import Network, Workspace
 
 __all__ = ["peak_activations"]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def peak_activations(
     g: Network, device: npt.NDArray[np.int32], output: npt.NDArray[np.bool_], w: Workspace
 ) -> npt.NDArray[np.float64]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import kernel
 from placewright._kernel.schedule import Network
 from placewright._kernel.span_search import SpanScratch, least_time, time_of
 
@@ -18,7 +18,7 @@ PLACED_NODES = 200
 """Most nodes of the search for the units that are not listed."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def placements_within(
     g: Network,
     unit_ptr: Ints,
@@ -115,7 +115,7 @@ def placements_within(
     return count, found[:count], time_s[:count]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unbeaten(rows: Floats, most: int) -> tuple[npt.NDArray[np.int64], bool]:
     """Rows, sorted by their first number, that no row is below or equal to in all numbers; of equal ones the first.
 

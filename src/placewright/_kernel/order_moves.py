@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import inner, kernel
 from placewright._kernel.segment import Stages, Table, cut
 
 __all__ = ["Order", "random_order", "search"]
@@ -25,7 +25,7 @@ class Order(NamedTuple):
     after: Ints
 
 
-@njit(cache=True)
+@kernel
 def random_order(g: Order, kind: int, rng: np.random.Generator) -> Ints:
     """Random topological order: 0 any block that is ready, 1 depth first, 2 depth first from the end."""
     B = len(g.before_ptr) - 1
@@ -62,7 +62,7 @@ def random_order(g: Order, kind: int, rng: np.random.Generator) -> Ints:
     return order
 
 
-@njit(cache=True)
+@inner
 def _move(g: Order, order: Ints, at: int, to: int, marked: Ints, spare: Ints) -> None:
     """Bring the block at ``at`` to ``to``, with what must stay before it (or after it) in between."""
     marked[order[at]] = 1
@@ -98,7 +98,7 @@ def _move(g: Order, order: Ints, at: int, to: int, marked: Ints, spare: Ints) ->
         marked[spare[k]] = 0
 
 
-@njit(cache=True)
+@kernel
 def search(
     s: Stages,
     t: Table,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import kernel
 from placewright._kernel.configuration import Incidence, Labels, build_states, spans
 
 __all__ = ["FAR", "loads_of_vertices", "pair_states", "share_out", "stage_end", "with_bits"]
@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 FAR = 1e300
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def loads_of_vertices(g: Incidence, time: Floats, weight: Floats, device: Ints) -> Floats:
     """(D,) loads of a placement; ``time`` (D, n), ``weight`` (D, E)."""
     D = len(time)
@@ -40,7 +40,7 @@ def loads_of_vertices(g: Incidence, time: Floats, weight: Floats, device: Ints) 
     return load
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def stage_end(
     g: Incidence, order: Ints, begin: int, time: Floats, weight: Floats, size: Floats, limit: float, room: float
 ) -> int:
@@ -69,7 +69,7 @@ def stage_end(
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pair_states(g: Incidence, order: Ints, time: Floats, weight: Floats, most: int) -> tuple[Longs, Longs, Floats]:
     """List the states of the vertices in ``order`` on two devices; see ``build_states``, also for what is returned.
 
@@ -85,7 +85,7 @@ def pair_states(g: Incidence, order: Ints, time: Floats, weight: Floats, most: i
     return build_states(g.edge_ptr, g.edge, order, first, last, slot, outside, time, weight, side, most)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def share_out(
     ptr: Longs, follow: Longs, added: Floats, limit: float, fineness: int, labels: Labels, pool: Longs
 ) -> tuple[Floats, Longs]:
@@ -155,7 +155,7 @@ def share_out(
     return found[:count].copy(), at[:count].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def with_bits(device: Ints, order: Ints, pool: Longs, label: int, one: int, zero: int) -> Ints:
     """Placement with the vertices of ``order`` where a label has them."""
     changed = device.copy()

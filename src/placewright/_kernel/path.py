@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import kernel
 from placewright._kernel.schedule import Network, transfer_time
 
 __all__ = ["heads", "tails"]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def heads(g: Network) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Seconds that must pass before v when it runs on device i.
 
@@ -45,7 +45,7 @@ def heads(g: Network) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
     return ready, done
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tails(g: Network) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Seconds that must pass below v when it runs on device i.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright._kernel.compiling import inner, kernel
 
 __all__ = ["best_cuts", "divided_time", "priced_cuts"]
 
@@ -12,7 +13,7 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 
-@njit(cache=True)
+@inner
 def _trace(origin: Ints, cuts: Ints) -> None:
     """Fill the cuts from the last: origin (S+1, N) says where the stage begins that ends at a position."""
     cuts[-1] = origin.shape[1] - 1
@@ -20,7 +21,7 @@ def _trace(origin: Ints, cuts: Ints) -> None:
         cuts[s - 1] = origin[s, cuts[s]]
 
 
-@njit(cache=True)
+@kernel
 def best_cuts(
     compute: Floats,
     left: Floats,
@@ -65,7 +66,7 @@ def best_cuts(
     return float(value[S, N - 1])
 
 
-@njit(cache=True)
+@kernel
 def priced_cuts(
     compute: Floats, price: Floats, begins: Floats, ends: Floats, low: Ints, high: Ints, cuts: Ints
 ) -> float:
@@ -96,7 +97,7 @@ def priced_cuts(
     return float(value[S, N - 1])
 
 
-@njit(cache=True)
+@inner
 def _reaches(
     compute: Floats,
     sent: Floats,
@@ -130,7 +131,7 @@ def _reaches(
     return bool(at == N - 1)
 
 
-@njit(cache=True)
+@kernel
 def divided_time(
     compute: Floats,
     sent: Floats,

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright._kernel.compiling import inner, kernel
 
 __all__ = ["PricedNetwork", "descend_priced"]
 
@@ -47,7 +48,7 @@ class PricedNetwork(NamedTuple):
     edge: Ints
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _message(g: PricedNetwork, m: int, device: Ints, seen: Bools) -> float:
     source, total, most = device[g.producer[m]], 0.0, 0.0
     seen[:] = False
@@ -60,7 +61,7 @@ def _message(g: PricedNetwork, m: int, device: Ints, seen: Bools) -> float:
     return float(total + most)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _around(g: PricedNetwork, k: int, device: Ints, seen: Bools) -> float:
     """Cost of a unit and of the messages that it sends and reads."""
     total = g.unit[k, device[k]]
@@ -71,7 +72,7 @@ def _around(g: PricedNetwork, k: int, device: Ints, seen: Bools) -> float:
     return float(total)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _put(g: PricedNetwork, k: int, to: int, device: Ints, between: Ints) -> None:
     """Move a unit, and count the edges between devices anew."""
     for step in (-1, 1):
@@ -82,7 +83,7 @@ def _put(g: PricedNetwork, k: int, to: int, device: Ints, between: Ints) -> None
             device[k] = to
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _ordered(between: Ints, waiting: Ints) -> bool:
     """Whether devices have an order along which all edges go."""
     D = between.shape[0]
@@ -106,7 +107,7 @@ def _ordered(between: Ints, waiting: Ints) -> bool:
     return bool(left == 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def descend_priced(g: PricedNetwork, device: Ints, rounds: int) -> float:
     """Move runs of units from one device to another while the cost falls; how much it fell.
 

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright._kernel.compiling import inner
 
 __all__ = ["enqueue", "pass_on"]
 
 Ints = npt.NDArray[np.int32]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def enqueue(g: Any, v: int, i: int, old: Ints, slot: Ints, LA: int, new: Ints, at: int) -> int:
     """Put what v reads from elsewhere behind what its resources have; return when all of it is there.
 
@@ -48,7 +49,7 @@ def enqueue(g: Any, v: int, i: int, old: Ints, slot: Ints, LA: int, new: Ints, a
     return there
 
 
-@njit(cache=True, nogil=True)
+@inner
 def pass_on(g: Any, v: int, i: int, old: Ints, slot: Ints, LA: int, new: Ints, flat: Ints, live0: int, L: int) -> None:
     """Say of each live tensor where it comes from, after v on i made some and read others."""
     D, R = g.processing.shape[1], g.queues

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright._kernel.compiling import kernel
 
 __all__ = ["Network", "Workspace", "decode", "retime", "upward_rank", "workspace"]
 
@@ -83,7 +84,7 @@ def workspace(g: Network) -> Workspace:
     )
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def transfer_time(g: Network, u: int, i: int, j: int) -> float:
     """c[u, i, j] in seconds."""
     if g.transfer.shape[0] > 0:
@@ -91,7 +92,7 @@ def transfer_time(g: Network, u: int, i: int, j: int) -> float:
     return float(g.latency[i, j] + g.size[u] * g.per_byte[i, j])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def send(g: Network, u: int, i: int, j: int, ready: float, w: Workspace) -> None:
     """Put the transfer of u from i to j behind the others on its resources; one that takes no time waits for none."""
     s = ready
@@ -111,7 +112,7 @@ def send(g: Network, u: int, i: int, j: int, ready: float, w: Workspace) -> None
     w.arrival[u, j] = e
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def duration(g: Network, v: int, device: Ints) -> float:
     """p[v, i] plus the overhead of a cut before v and of one behind it, where tensors cross."""
     i = device[v]
@@ -127,7 +128,7 @@ def duration(g: Network, v: int, device: Ints) -> float:
     return float(g.processing[v, i] + overhead)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decode(g: Network, order: Ints, device: Ints, by_reader: bool, tail: Floats, limit: float, w: Workspace) -> float:
     """Makespan of the semi-active schedule in which every device takes its operators in the given order.
 
@@ -217,7 +218,7 @@ def decode(g: Network, order: Ints, device: Ints, by_reader: bool, tail: Floats,
     return makespan
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def retime(g: Network, device: Ints, actions: Ints, targets: Ints, w: Workspace) -> float:
     """Makespan of the semi-active schedule in which every device and resource takes its actions in the given order.
 
@@ -258,7 +259,7 @@ def retime(g: Network, device: Ints, actions: Ints, targets: Ints, w: Workspace)
     return makespan
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def upward_rank(g: Network, device: Ints) -> Floats:
     """(n,) seconds from the start of v to the end of the longest path below it under a placement."""
     n = g.processing.shape[0]

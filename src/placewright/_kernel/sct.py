@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import kernel
 from placewright._kernel.list_schedule import arrivals, commit
 from placewright._kernel.schedule import Network, Workspace
 
@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def small_communication_times(
     g: Network, favourite: Ints, unit_of: Ints, resident: Floats, capacity: Floats, w: Workspace
 ) -> tuple[Ints, bool]:
@@ -130,7 +130,7 @@ def small_communication_times(
     return device, True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _may(g: Network, v: int, i: int, unit_of: Ints, unit_device: Ints, resident: Floats, free_bytes: Floats) -> bool:
     """Whether device i can run v, is where its unit is, and has room for the unit where that is nowhere yet."""
     if not np.isfinite(g.processing[v, i]):

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright._kernel.compiling import inner, kernel
 
 __all__ = [
     "OVERLAPS",
@@ -83,7 +84,7 @@ class Table(NamedTuple):
     made: Ints
 
 
-@njit(cache=True)
+@inner
 def overlapped(overlap: int, compute: float, enters: float, leaves: float) -> float:
     """Load of its three parts."""
     if overlap == 0:
@@ -93,7 +94,7 @@ def overlapped(overlap: int, compute: float, enters: float, leaves: float) -> fl
     return max(compute, max(enters, leaves))
 
 
-@njit(cache=True)
+@kernel
 def multipliers(total: Floats, banned: Ints, left: Longs, steps: int) -> Floats:
     """Find y >= 0 with sum left_c y_c = 1 and a large sum over blocks of min over the classes left of y_c p_bc.
 
@@ -140,7 +141,7 @@ def multipliers(total: Floats, banned: Ints, left: Longs, steps: int) -> Floats:
     return best
 
 
-@njit(cache=True)
+@kernel
 def table(s: Stages, total: Floats, width: int, most_rows: int) -> Table:
     """Make the memory of :func:`cut`; ``width`` labels a state, 1 where the passes count together."""
     B, C = total.shape
@@ -176,7 +177,7 @@ def table(s: Stages, total: Floats, width: int, most_rows: int) -> Table:
     )
 
 
-@njit(cache=True)
+@inner
 def _add(s: Stages, t: Table, b: int, enters: Floats, leaves: Floats) -> None:
     """Add a block to the stage: what its messages now cost each class."""
     C = len(s.count)
@@ -200,7 +201,7 @@ def _add(s: Stages, t: Table, b: int, enters: Floats, leaves: Floats) -> None:
                 leaves[phase, c] += s.send[u, c] if leaves_now else -s.send[u, c]
 
 
-@njit(cache=True)
+@inner
 def _insert(t: Table, j: int, state: int, f: float, b: float, i: int, rank: int, c: int, copies: int) -> None:
     """Keep a label unless another is at least as good in both; of too many, the ones of least sum."""
     width = t.forward.shape[2]
@@ -232,7 +233,7 @@ def _insert(t: Table, j: int, state: int, f: float, b: float, i: int, rank: int,
     t.found[j, state] = kept
 
 
-@njit(cache=True)
+@kernel
 def cut(s: Stages, t: Table, order: Ints, limit: float) -> tuple[float, int, int]:
     """Best value of cutting ``order`` into stages, if it is below ``limit``, else inf; with its state and rank.
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from placewright._kernel.anneal import Limits, cost_of
+from placewright._kernel.compiling import kernel
 from placewright._kernel.schedule import Network, Workspace, upward_rank
 
 __all__ = ["simulate"]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def simulate(
     g: Network,
     limits: Limits,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from placewright._kernel.compiling import inner, kernel
 from placewright._kernel.energy import overfull
 from placewright._kernel.schedule import Network
 from placewright._kernel.span_search import Floats, Ints, SpanScratch, time_of
@@ -21,7 +21,7 @@ ABOVE = 1.0 + 1e-9
 """A time counts as exceeded when it is by more than this: rounding errors of sums are far below it."""
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _enter(g: Network, processing: Floats, unit_ptr: Ints, member: Ints, left: Ints, device: Ints) -> None:
     """Let the network's operators have the devices that are left, and fix those that have one."""
     D = processing.shape[1]
@@ -37,7 +37,7 @@ def _enter(g: Network, processing: Floats, unit_ptr: Ints, member: Ints, left: I
                 g.processing[v, i] = processing[v, i] if left[k] >> i & 1 else np.inf
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _strike(unit_ptr: Ints, member: Ints, left: Ints, limit: float, w: SpanScratch) -> bool:
     """Strike out devices on which an operator would be too late; say whether any was."""
     D, struck = w.done.shape[1], False
@@ -51,7 +51,7 @@ def _strike(unit_ptr: Ints, member: Ints, left: Ints, limit: float, w: SpanScrat
     return struck
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def refute(
     g: Network,
     processing: Floats,

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import inner, kernel
 from placewright._kernel.schedule import Network, transfer_time
 
 __all__ = ["SpanScratch", "least_time", "scratch_for", "time_of", "tolls_of"]
@@ -51,7 +51,7 @@ def scratch_for(g: Network) -> SpanScratch:
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@inner
 def one_machine(head: Floats, length: Floats, rest: Floats, jobs: int, at_least: float) -> float:
     """Least makespan of jobs with heads and tails on one machine that may interrupt them, if above ``at_least``.
 
@@ -93,7 +93,7 @@ def one_machine(head: Floats, length: Floats, rest: Floats, jobs: int, at_least:
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def time_of(g: Network, device: Ints, w: SpanScratch) -> float:
     """Bound the makespan of every schedule that puts v on ``device[v]`` where that is not -1.
 
@@ -147,7 +147,7 @@ def time_of(g: Network, device: Ints, w: SpanScratch) -> float:
     return _on_resources(g, device, value, w)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _on_device(g: Network, device: Ints, i: int, value: float, w: SpanScratch) -> float:
     jobs = 0
     for v in range(len(device)):
@@ -169,7 +169,7 @@ def _on_device(g: Network, device: Ints, i: int, value: float, w: SpanScratch) -
     return one_machine(w.head, w.length, w.rest, jobs, value)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _on_resources(g: Network, device: Ints, value: float, w: SpanScratch) -> float:
     """Put the transfers that are sure on the resources that carry two or more of them."""
     D = g.processing.shape[1]
@@ -212,7 +212,7 @@ def _on_resources(g: Network, device: Ints, value: float, w: SpanScratch) -> flo
     return value
 
 
-@njit(cache=True, nogil=True)
+@inner
 def tolls_of(g: Network, device: Ints, toll: Floats) -> float:
     """Sum up toll x time of the transfers that are sure."""
     total = 0.0
@@ -230,7 +230,7 @@ def tolls_of(g: Network, device: Ints, toll: Floats) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def least_time(
     g: Network,
     unit_ptr: Ints,
@@ -337,7 +337,7 @@ def least_time(
     return key[node], -made if depth[node] == U else made, device
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _before(a: int, b: int, key: Floats, depth: Ints) -> bool:
     """Whether node a is to be taken before node b: lower, then deeper, then older."""
     if key[a] != key[b]:
@@ -347,14 +347,14 @@ def _before(a: int, b: int, key: Floats, depth: Ints) -> bool:
     return a < b
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _rise(heap: Ints, k: int, key: Floats, depth: Ints) -> None:
     while k > 0 and _before(heap[k], heap[(k - 1) // 2], key, depth):
         heap[k], heap[(k - 1) // 2] = heap[(k - 1) // 2], heap[k]
         k = (k - 1) // 2
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _sink(heap: Ints, size: int, key: Floats, depth: Ints) -> None:
     k = 0
     while 2 * k + 1 < size:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright._kernel.compiling import inner, kernel
 
 __all__ = ["Crossing", "Messages", "StageTable", "cheapest_chain", "count_stages", "crossing", "fill_stages"]
 
@@ -41,7 +42,7 @@ class Crossing(NamedTuple):
     message: Ints
 
 
-@njit(cache=True)
+@inner
 def _nested(inside: Bytes, a: int, b: int) -> bool:
     nested = True
     for k in range(inside.shape[1]):
@@ -51,7 +52,7 @@ def _nested(inside: Bytes, a: int, b: int) -> bool:
     return nested
 
 
-@njit(cache=True)
+@kernel
 def count_stages(inside: Bytes, resident: Floats, capacity: float, begin: int, end: int) -> int:
     """Count pairs of nested ideals (rows of ``inside`` (N, U), by size) whose difference fits, the first in a range."""
     count = 0
@@ -62,7 +63,7 @@ def count_stages(inside: Bytes, resident: Floats, capacity: float, begin: int, e
     return count
 
 
-@njit(cache=True)
+@kernel
 def crossing(inside: Bytes, m: Messages) -> Crossing:
     """List the messages that cross the border of each ideal."""
     N, M = len(inside), len(m.producer)
@@ -83,7 +84,7 @@ def crossing(inside: Bytes, m: Messages) -> Crossing:
     return Crossing(ptr, message)
 
 
-@njit(cache=True)
+@kernel
 def fill_stages(
     inside: Bytes,
     resident: Floats,
@@ -142,13 +143,13 @@ def fill_stages(
         table.ptr[a + 1] = count
 
 
-@njit(cache=True)
+@inner
 def _price(load: float, full: float, least: float, limit: float) -> float:
     """Load of a stage, and what its device does not compute in for its sake: ``full`` of ``limit - least`` seconds."""
     return load * (1.0 + full / (limit - least)) if full > 0.0 else load
 
 
-@njit(cache=True)
+@kernel
 def cheapest_chain(
     table: StageTable, weight: Floats, full: Floats, least: Floats, limit: float, distance: Floats
 ) -> Floats:

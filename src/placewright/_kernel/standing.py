@@ -7,30 +7,21 @@ resources are free as they were before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import uncounted
 from placewright._kernel.schedule import Network
 
-__all__ = ["Standing", "free_before", "retime", "revert", "standing", "uncounted"]
+__all__ = ["Standing", "free_before", "retime", "revert", "standing"]
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 SLACK = 1e-12
 """Relative, for sums taken in another order than the schedule takes them."""
-
-
-def uncounted(function: Kernel) -> Kernel:
-    """Compile a function that makes no arrays, without counting references, which for tuples of many takes long."""
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-    compiled: Kernel = njit(**options)(function)
-    return compiled
 
 
 class Standing(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright._kernel.compiling import kernel, uncounted
 from placewright._kernel.schedule import Network
-from placewright._kernel.standing import Standing, retime, uncounted
+from placewright._kernel.standing import Standing, retime
 
 __all__ = ["commit", "rebuild"]
 
@@ -135,7 +135,7 @@ def commit(g: Network, c: Standing) -> None:
                 ahead[k, z] = free[z]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rebuild(g: Network, c: Standing, unit_of: Ints, resident: Floats) -> float:
     """Time everything afresh from device, order and ``eager``; returns the makespan."""
     n, D = g.processing.shape

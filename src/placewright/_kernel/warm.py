@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -58,33 +58,17 @@ from placewright._kernel.standing import retime as time_again
 from placewright._kernel.standing_kept import commit, rebuild
 from placewright._kernel.warm_servers import warm_up_servers
 
-__all__ = ["compiled_before", "warm_up", "warm_up_loads", "warm_up_makespan", "warm_up_offload"]
+__all__ = ["AHEAD", "PARTS", "warm_up"]
 
 
 Ints = npt.NDArray[np.int32]
 
 
-def warm_up(objective: str) -> None:
-    """Call each kernel that an objective needs; the disk cache saves compiling when it can."""
-    {
-        "makespan": warm_up_makespan,
-        "max-load": warm_up_loads,
-        "throughput": warm_up_throughput,
-        "offload": warm_up_offload,
-    }[objective]()
-
-
-def compiled_before(objective: str) -> bool:
-    """Whether the disk cache has the slowest kernel that an objective needs, or nothing is compiled at all."""
-    kernels: dict[str, Any] = {
-        "makespan": search_schedules,
-        "max-load": anneal_loads,
-        "throughput": descend_priced,
-        "offload": anneal_calls,
-    }
-    kernel = kernels[objective]
-    stats = getattr(kernel, "stats", None)
-    return stats is None or any(Path(stats.cache_path).glob(f"*.{kernel.__name__}-*.nbi"))
+def warm_up(objective: str, first: int = 0) -> None:
+    """Call each kernel that an objective needs; what is on disk is read. ``first`` is the part to begin with."""
+    parts = PARTS[objective]
+    for part in (*parts[first:], *parts[:first]):
+        part()
 
 
 def _ints(*values: int) -> Ints:
@@ -119,37 +103,65 @@ def _warm_up_schedules() -> None:
     retime(g, device, _ints(0, 2, 1), _ints(-1, 1, -1), w)
     peak_activations(g, device, np.zeros(1, dtype=np.bool_), w)
     upward_rank(g, device)
+
+
+def _limits() -> Limits:
+    two, units, output = np.ones(2), _ints(0, 1), np.zeros(1, dtype=np.bool_)
+    return Limits(units, _ints(0, 1, 2), units, _ints(0, 2, 4), _ints(0, 1, 0, 1), two, two, output, True)
+
+
+@cache
+def _warm_up_bounds() -> None:
+    """Call each kernel of the bounds that come first."""
+    g = _pair()
+    heads(g)
+    tails(g)
+    _warm_up_divided()
+    least_energy(g, scratch_for(g))
+    least_time(
+        g, _ints(0, 1, 2), _ints(0, 1), np.ones((2, 2)), np.ones((2, 2)), 1.0, _ints(0, 1), np.inf, 8, scratch_for(g)
+    )
+
+
+@cache
+def _warm_up_divided() -> None:
+    """Call each kernel of loads that are divided."""
     two = np.ones(2)
     priced_sum(np.ones((2, 2)), two, two, multiplicative_weights(np.ones((2, 2)), two, two, 2), two)
 
 
 @cache
-def warm_up_makespan() -> None:
-    """Call each kernel of the makespan on two operators."""
-    _warm_up_schedules()
-    g, two, tail = _pair(), np.ones(2), np.zeros(2)
+def _warm_up_lists() -> None:
+    """Call each kernel of the list schedulers."""
+    g, two, units = _pair(), np.ones(2), _ints(0, 1)
     w = workspace(g)
-    order, device, output, units = _ints(0, 1), _ints(0, 1), np.zeros(1, dtype=np.bool_), _ints(0, 1)
-    limits = Limits(units, _ints(0, 1, 2), units, _ints(0, 2, 4), _ints(0, 1, 0, 1), two, two, output, True)
-    state = State(device.copy(), order.copy(), order.copy(), device.copy(), order.copy(), np.full(2, np.inf))
-    heads(g)
-    tails(g)
-    heft(g, order, units, two, two, w)
+    heft(g, units, units, two, two, w)
     etf(g, mean_upward_rank(g), units, two, two, w)
-    weighted_rank(g, two, mean_transfer(g), 1.0)
-    small_communication_times(g, units, units, two, two, w)
     cuts = sequential_partition(g, depth_first_order(g, two), two, two, 1.0, 1.0, 2)
-    place_clusters(g, order, cuts, units, two, two, w)
-    cost_of(g, limits, device, order, False, tail, np.inf, w)
-    anneal(g, limits, state, 1.0, 0.1, 8, False, tail, w, np.random.default_rng(0))
-    _warm_up_search(g, limits)
-    _warm_up_diagram()
-    least_energy(g, scratch_for(g))
-    least_time(g, _ints(0, 1, 2), order, np.ones((2, 2)), np.ones((2, 2)), 1.0, device, np.inf, 8, scratch_for(g))
+    place_clusters(g, units, cuts, units, two, two, w)
+    small_communication_times(g, units, units, two, two, w)
+    weighted_rank(g, two, mean_transfer(g), 1.0)
+
+
+@cache
+def _warm_up_spans() -> None:
+    """Call each kernel of modules and of bounds by spans."""
+    g, order, device = _pair(), _ints(0, 1), _ints(0, 1)
     placements_within(g, _ints(0, 1, 2), order, 1, np.ones((2, 2)), device, 9.0, 4, 9, scratch_for(g))
     unbeaten(np.ones((2, 3)), 2)
     own, stack = g._replace(processing=g.processing.copy()), np.full((6, 2), 3, dtype=np.int32)
     refute(own, g.processing, _ints(0, 1, 2), order, device, 0.5, stack, 1, 8, 2, scratch_for(g))
+
+
+@cache
+def _warm_up_populations() -> None:
+    """Call each kernel of the annealing, the genetic algorithm and placeto."""
+    g, limits, tail = _pair(), _limits(), np.zeros(2)
+    w = workspace(g)
+    order, device = _ints(0, 1), _ints(0, 1)
+    state = State(device.copy(), order.copy(), order.copy(), device.copy(), order.copy(), np.full(2, np.inf))
+    cost_of(g, limits, device, order, False, tail, np.inf, w)
+    anneal(g, limits, state, 1.0, 0.1, 8, False, tail, w, np.random.default_rng(0))
     rows, stale = np.zeros((2, 2), dtype=np.int32), np.ones(2, dtype=np.bool_)
     pair = Population(rows, np.array([[0, 1], [0, 1]], dtype=np.int32), np.ones(2), stale)
     scatter(g, limits, pair, 1, np.random.default_rng(0))
@@ -158,8 +170,10 @@ def warm_up_makespan() -> None:
     simulate(g, limits, rows, w, np.zeros(2), stale)
 
 
-def _warm_up_search(g: Network, limits: Limits) -> None:
+@cache
+def _warm_up_search() -> None:
     """Call each kernel of the annealing whose moves are timed where they reach."""
+    g, limits = _pair(), _limits()
     two, sent = np.ones(2), np.zeros(1, dtype=np.bool_)
     c = standing(g, _ints(0, 1), _ints(0, 1), sent)
     rebuild(g, c, limits.unit_of, limits.resident)
@@ -176,6 +190,7 @@ def _warm_up_search(g: Network, limits: Limits) -> None:
     commit(g, c)
 
 
+@cache
 def _warm_up_diagram() -> None:
     """Call each kernel of decision diagrams on one operator: two ideals, nothing between them."""
     none, one, two = _ints(), _ints(0), _ints(0, 0, 0)
@@ -197,9 +212,8 @@ def _warm_up_diagram() -> None:
 
 
 @cache
-def warm_up_loads() -> None:
-    """Call each kernel of the max-load on two units and one message between them."""
-    _warm_up_schedules()
+def _warm_up_loads() -> None:
+    """Call each kernel that moves units of the max-load: two, and one message between them."""
     row, cube, none = np.ones((1, 2)), np.ones((1, 2, 2)), np.zeros((0, 0, 0))
     pays, channel_of = np.ones(2, dtype=np.bool_), np.full((2, 2, 2), -1, dtype=np.int32)
     links = _ints(0), _ints(0), _ints(0, 1), _ints(1), _ints(0, 1, 1), _ints(0, 0, 1), _ints(0)
@@ -210,11 +224,9 @@ def warm_up_loads() -> None:
     value_of(network, limits, state, 1.0)
     anneal_loads(network, limits, state, 1.0, 0.1, 8, 2, 1.0, np.random.default_rng(0))
     descend(network, limits, state, 1e-8, 1)
-    _warm_up_stages()
-    _warm_up_sets()
-    _warm_up_vectors()
 
 
+@cache
 def _warm_up_stages() -> None:
     """Call each kernel of the contiguous max-load: two blocks, one after the other, on one class of two devices."""
     column, two, none = np.ones((2, 1)), np.array([2], dtype=np.int64), np.zeros(1)
@@ -244,10 +256,8 @@ def _warm_up_stages() -> None:
 
 
 @cache
-def warm_up_throughput() -> None:
-    """Call each kernel of the max-load, that of priced copies, and those of many servers."""
-    warm_up_loads()
-    warm_up_servers()
+def _warm_up_copies() -> None:
+    """Call each kernel of priced copies."""
     pair = np.ones((1, 2, 2))
     messages = _ints(0), _ints(0, 1, 1), _ints(0, 1), _ints(1), _ints(0, 0, 1), _ints(0)
     edges = _ints(0), _ints(1), _ints(0, 1, 2), _ints(0, 0)
@@ -255,7 +265,7 @@ def warm_up_throughput() -> None:
 
 
 @cache
-def warm_up_offload() -> None:
+def _warm_up_calls() -> None:
     """Call each kernel of the offload latency on two operators, an accelerator and the CPUs."""
     links, square, cube = (
         (_ints(0), _ints(0, 1), _ints(1), _ints(0, 1, 1), _ints(0, 0, 1), _ints(0)),
@@ -269,6 +279,7 @@ def warm_up_offload() -> None:
     shortest_intervals(np.ones(2), square, square, none, 0, np.zeros((3, 1)), np.zeros((3, 1), dtype=np.int32))
 
 
+@cache
 def _warm_up_sets() -> None:
     """Call each kernel of the max-load without order: two units and one tensor between them, on one kind of device."""
     g, rng, one = Incidence(_ints(0, 1, 2), _ints(0, 0), _ints(0, 2), _ints(0, 1)), np.random.default_rng(0), np.ones(1)
@@ -295,6 +306,7 @@ def _warm_up_sets() -> None:
     with_bits(device, order, found, int(share_out(*shared, 9.0, 4, labels, found)[1][0]), 0, 1)
 
 
+@cache
 def _warm_up_vectors() -> None:
     """Call each kernel of the vectors of loads: two groups and one message between them, on two alike devices."""
     cube, flags = np.ones((1, 2, 2)), np.ones(2, dtype=np.bool_)
@@ -315,3 +327,29 @@ def _warm_up_vectors() -> None:
     front(new, long, order, 8)
     cells(new, np.ones(3), long)
     merge_vectors(new, long, long.copy(), order, True, kept)
+
+
+_MAX_LOAD = (_warm_up_divided, _warm_up_schedules, _warm_up_stages, _warm_up_loads, _warm_up_sets, _warm_up_vectors)
+
+PARTS: Mapping[str, tuple[Callable[[], None], ...]] = MappingProxyType(
+    {
+        "makespan": (
+            _warm_up_bounds,
+            _warm_up_schedules,
+            _warm_up_lists,
+            _warm_up_spans,
+            _warm_up_diagram,
+            _warm_up_search,
+            _warm_up_populations,
+        ),
+        "max-load": _MAX_LOAD,
+        "throughput": (*_MAX_LOAD, _warm_up_copies, warm_up_servers),
+        "offload": (_warm_up_schedules, _warm_up_calls),
+    }
+)
+"""What an objective needs, by and by: a solve begins with the first part."""
+
+AHEAD: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {"makespan": (2, 3, 5), "max-load": (2, 4, 5), "throughput": (2, 6, 5), "offload": (1,)}
+)
+"""With which part processes begin that compile ahead of a solve, which comes to it later."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 
 if TYPE_CHECKING:
-    from placewright.problem import Problem
     from placewright.report.progress import ProgressLine
     from placewright.result import Result
 
@@ -18,6 +18,8 @@ __all__ = ["EXIT_INTERRUPTED", "complain", "exit_code", "present", "print_json",
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 EXIT_REJECTED = 3
 EXIT_INTERRUPTED = 130
+
+COMPILING = "compiling kernels, each once for an installation: the first plan takes longer than later ones"
 
 
 def present(renderable: RenderableType) -> None:
@@ -32,12 +34,11 @@ def progress_line() -> ProgressLine:
     return ProgressLine(sys.stderr)
 
 
-def tell_of_compiling(problem: Problem, progress: ProgressLine) -> None:
-    """Say why nothing is heard for a while, where an installation searches for the first time."""
-    from placewright._kernel.warm import compiled_before
+def tell_of_compiling(progress: ProgressLine) -> AbstractContextManager[None]:
+    """Say why nothing is heard for a while, where an installation first comes to a kernel."""
+    from placewright._kernel.compiling import at_first_compiling
 
-    if not compiled_before(problem.objective.name):
-        progress.tell("compiling the kernels of the search, once for an installation: about a minute")
+    return at_first_compiling(lambda: progress.tell(COMPILING))
 
 
 def print_json(content: Any) -> None:

@@ -69,20 +69,20 @@ def plan(
     problem = posing.problem(progress)
     if keep is not None:
         problem = kept_as_file(keep, problem)
-    tell_of_compiling(problem, progress)
     given = given_solvers(expert, problem)
-    chosen = solve_on_few(
-        problem,
-        max_devices,
-        min_gain=least,
-        solver=solver,
-        budget=seconds,
-        seed=seed,
-        on_progress=progress,
-        given=given,
-        coarsen=coarsen,
-        start=read_device_map(device_map, problem) if device_map is not None else None,
-    )
+    with tell_of_compiling(progress):
+        chosen = solve_on_few(
+            problem,
+            max_devices,
+            min_gain=least,
+            solver=solver,
+            budget=seconds,
+            seed=seed,
+            on_progress=progress,
+            given=given,
+            coarsen=coarsen,
+            start=read_device_map(device_map, problem) if device_map is not None else None,
+        )
     problem, result = chosen.problem, chosen.result
     progress.close()
     if chosen.sentence:
@@ -135,9 +135,9 @@ def compare(
     seconds = parse_seconds(budget, "--budget", "60s")
     names = known_solvers([*solvers.split(","), *(["expert"] if expert else [])]) if solvers is not None else None
     problem = posing.problem(progress)
-    tell_of_compiling(problem, progress)
     given = given_solvers(expert, problem)
-    rows = run_all(problem, names, budget_s=seconds, seed=seed, on_progress=progress, given=given, coarsen=coarsen)
+    with tell_of_compiling(progress):
+        rows = run_all(problem, names, budget_s=seconds, seed=seed, on_progress=progress, given=given, coarsen=coarsen)
     progress.close()
     if as_json:
         judged = [None if r.plan is None else judge(problem, r.plan) for _, r in rows]

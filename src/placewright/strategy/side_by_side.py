@@ -11,6 +11,7 @@ import numpy as np
 
 from placewright.algorithm import Budget, OnProgress, Progress, ignore
 from placewright.bounds.max_load.configuration import Configuration
+from placewright.clock import now_s
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.result import OPTIMALITY_TOLERANCE, Result
@@ -30,7 +31,7 @@ class _Known:
     """Value and bound that both threads know; a number is replaced as one, so that no lock is needed."""
 
     def __init__(self, value_s: float, bound_s: float) -> None:
-        self.value_s, self.bound_s, self.improved = value_s, bound_s, time.monotonic()
+        self.value_s, self.bound_s, self.improved = value_s, bound_s, now_s()
         self.begun = self.searched = False
 
     @property
@@ -42,7 +43,7 @@ class _Known:
         """Take note of a value or a bound."""
         self.begun = True
         if progress.value_s < self.value_s:
-            self.value_s, self.improved = progress.value_s, time.monotonic()
+            self.value_s, self.improved = progress.value_s, now_s()
         self.bound_s = max(self.bound_s, progress.lower_bound_s)
 
 
@@ -95,11 +96,11 @@ class SideBySide:
     ) -> Result:
         quiet_s = min(1.0, 0.002 * len(problem.graph))
         ours = Budget(budget.left_s)
-        begin_by = time.monotonic() + 0.1 * budget.left_s
+        begin_by = now_s() + 0.1 * budget.left_s
 
         def settle() -> None:
-            while not (ours.spent or known.searched or time.monotonic() > begin_by):
-                if known.begun and time.monotonic() - known.improved > quiet_s:
+            while not (ours.spent or known.searched or now_s() > begin_by):
+                if known.begun and now_s() - known.improved > quiet_s:
                     return
                 time.sleep(POLL_S / 4)
 
@@ -129,7 +130,7 @@ class SideBySide:
                     if proof in done and left and not ours.spent and known.value_s > known.target_s:
                         wide = proof.result().lower_bound_s <= 0.0
                         left.add(threads.submit(anneal if wide else search, seeds[2]))
-                    idle = proof not in left and time.monotonic() - known.improved > self.patience_s
+                    idle = proof not in left and now_s() - known.improved > self.patience_s
                     if budget.spent or idle or known.value_s <= known.target_s:
                         ours.cancelled.set()
                     if (known.value_s, known.bound_s) != reported:
