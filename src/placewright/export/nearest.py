@@ -178,17 +178,18 @@ def nearest(problem: Problem, plan: Plan, rules: Rules, *, budget: float | Budge
     for k, choice in enumerate(choices):
         part = clock.share((1.0 if rules.ordered else 0.25) / (len(choices) - k))
         asked = _on(posed, groups[0], choice.first_only) if in_ram else posed
-        row = None
+        row: Plan | None = None
         if rules.unit == "module":
-            row = best_row(asked, groups, choice.devices, choice.first_only, part, np.random.default_rng(seed))
-        if row is not None:
-            found.append((row[0], choice.home))
+            row, proved = best_row(asked, groups, choice.devices, choice.first_only, part, np.random.default_rng(seed))
+            found += [(row, choice.home)] if row is not None else []
+            sure &= proved or not rules.ordered
         if rules.apart is not None and rules.ordered and choice.home >= 0 and not sure:
-            parted = some_apart(asked, plan, row and row[0], groups, choice.devices, choice.home, rules.apart, clock)
+            parted = some_apart(asked, plan, row, groups, choice.devices, choice.home, rules.apart, clock)
             found += [(made, choice.home) for made in parted]
-        other = _anywhere(posed, groups, choice.devices, clock, seed) if not rules.ordered else row
-        found += [(other[0], choice.home)] if other is not None else []
-        sure &= other is None or other[1]
+        if not rules.ordered:
+            other = _anywhere(posed, groups, choice.devices, clock, seed)
+            found += [(other[0], choice.home)] if other is not None else []
+            sure &= other is None or other[1]
     if not found:
         raise InvalidInput(
             f"{rules.target} can say a plan only by {rules.words}, and none such fits this cluster; allow "

@@ -1,7 +1,7 @@
 """The best split of a row of groups that is found where the recurrence of ``chain_split`` is not the judge's.
 
 A split is an order of devices and how many groups each takes. One after another is changed as long as the judge finds a
-better one; where all splits are few enough, all are judged, which proves the best.
+better one; where all splits are few enough, all are judged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from placewright.algorithm import Budget
 from placewright.evaluate import evaluate, plan_for
 from placewright.export.chain_split import ChainSplit, placed, split_chain
-from placewright.objective import Offload
+from placewright.objective import MaxLoad, Offload
 from placewright.plan import Plan
 from placewright.problem import Problem
 
@@ -41,14 +41,15 @@ def best_row(
     first_only: Sequence[int],
     clock: Budget,
     rng: np.random.Generator,
-) -> tuple[Plan, bool] | None:
+) -> tuple[Plan | None, bool]:
     """Split groups that stand in a row among devices, each of which takes one block of groups or none.
 
     The split of :func:`placewright.export.chain_split.split_chain` is judged, with less memory where live tensors don't
     fit. Where it is not exact, it and the best splits without one of the devices are improved: ends are moved, blocks
     change their device with each other or with one that has none, begin and vanish, as long as the judge finds a better
     split; then the best one is changed at random and improved again. If there are no more than :data:`MOST_SPLITS`
-    splits, all of the others are judged.
+    splits, all of the others are judged, which is a proof under ``max-load`` alone: of a makespan the judge knows one
+    order of each device's operators, and another may be better.
 
     Parameters
     ----------
@@ -63,8 +64,10 @@ def best_row(
 
     Returns
     -------
-    (Plan, bool) or None
-        With whether no other split is better; ``None`` where none that fits is found.
+    plan : Plan or None
+        ``None`` where none that fits is found.
+    proved : bool
+        Whether no other split is better; of ``None``, whether none fits.
     """
     split, plan, exact = _split(problem, groups, devices, first_only)
     if plan is not None and exact:
@@ -78,8 +81,8 @@ def best_row(
         if search.spent:
             break
     search.improve_at_random(rng)
-    proved = _number(len(groups), len(devices), len(first_only)) <= MOST_SPLITS and search.judge_all()
-    return None if search.best is None else (search.best, proved)
+    all_judged = _number(len(groups), len(devices), len(first_only)) <= MOST_SPLITS and search.judge_all()
+    return search.best, all_judged and isinstance(problem.objective, MaxLoad)  # no order of operators counts in it
 
 
 def _split(
