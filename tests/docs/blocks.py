@@ -43,6 +43,31 @@ class Block:
             lines = [line[2:] for line in lines if line.startswith("$ ")]
         return [line for whole in lines for line in re.split(r" {2,}(?=placewright )", bare(whole)) if line.strip()]
 
+    def sessions(self) -> Iterator[tuple[list[str], str]]:
+        """Commands one after the other, each with what the block shows below it; without prompts all with nothing."""
+        if not re.search(r"^\$ ", self.text, re.MULTILINE):
+            yield self.commands(), ""
+            return
+        for part in re.split(r"^\$ ", self.text, flags=re.MULTILINE)[1:]:
+            command, _, shown = part.partition("\n")
+            yield [bare(command)], shown
+
+
+def shape_of(text: str) -> str:
+    """What is left of an output without its numbers, their units, and the places where lines end."""
+    text = re.sub(r"[-+]?\d[\d,.]*(?:e[+-]?\d+)?(?:\s*(?:%|[KMGT]?i?B\b(?:/s)?|[num]?s\b|/s\b))?", "#", text)
+    return " ".join(re.sub("\u2500+", "\u2500", text).split())
+
+
+def missing(shown: str, printed: str) -> list[str]:
+    """Pieces of a shown output, parted by lines of dots, that are not in a printed one in this order."""
+    rest, lost = shape_of(printed), []
+    for piece in filter(str.strip, re.split(r"^\.\.\.$", shown, flags=re.MULTILINE)):
+        _, found, after = rest.partition(shape_of(piece))
+        rest = after if found else rest
+        lost += [] if found else [piece]
+    return lost
+
 
 def bare(line: str) -> str:
     """A command line without the comment behind it."""
