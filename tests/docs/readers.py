@@ -169,6 +169,7 @@ def lay(page: str, blocks: list[Block], folder: Path) -> None:
     text = " ".join(block.text for block in blocks)
     if page.endswith("exporters.md"):
         (folder / "map.json").write_text(json.dumps({"device_map": {"": "cpu"}}))
+        (folder / "part.json").write_text(json.dumps({"model.embed_tokens": "cpu"}))
         _llama(folder / "MODEL")
     if "hf:llama-3b" in text or "hf:DIR" in text:
         _llama(folder / "llama-3b")
