@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,7 +43,7 @@ TIGHT = ("four",)
 BANDWIDTHS = {"100 Mb/s": 12.5e6, "1 Gb/s": 125e6, "10 Gb/s": 1250e6}
 OBJECTIVES: dict[str, Objective] = {
     "makespan": Makespan(contention="port"),
-    "throughput": MaxLoad(contiguity="any", overlap="none"),
+    "throughput": MaxLoad(contiguity="any"),
 }
 PLACEWRIGHT, PLAIN = "placewright", "plain"
 SAMPLES, FILLING = 10, 4
@@ -71,6 +72,7 @@ def main() -> None:
     """Run what is not there yet, and write the page."""
     options = _options()
     kept = Kept(options.keep)
+    kept.put("overlap", options.overlap)
     until = time.monotonic() + options.minutes * 60
     with TemporaryDirectory(prefix="placewright-") as folder, Loader() as loader:
         try:
@@ -92,6 +94,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=NETWORKS)
     parser.add_argument("--bandwidths", nargs="+", default=list(BANDWIDTHS), choices=list(BANDWIDTHS))
     parser.add_argument("--objectives", nargs="+", default=list(OBJECTIVES), choices=list(OBJECTIVES))
+    parser.add_argument(
+        "--overlap",
+        default="full",
+        choices=["none", "transfers", "full"],
+        help="of the throughput; its busy share is measured",
+    )
     parser.add_argument("--budget", type=float, default=10.0, help="seconds that a plan may take")
     parser.add_argument("--rounds", type=int, default=9, help="how often each plan is run, in turn with the others")
     parser.add_argument("--minutes", type=float, default=inf, help="end after so many minutes, between two networks")
@@ -186,7 +194,10 @@ def _network(
             continue
         links = links_of(description, kept.rows[f"links {testbed} {bandwidth}"])
         handed = kept.rows[f"handovers {testbed} {bandwidth}"]
-        problem = as_measured(base, description, links, alone, handed, OBJECTIVES[objective], memory)
+        wished = OBJECTIVES[objective]
+        if isinstance(wished, MaxLoad):
+            wished = replace(wished, overlap=options.overlap)
+        problem = as_measured(base, description, links, alone, handed, wished, memory)
         wanted[bandwidth] = _plans(case, problem, network, options, kept)
     hosts.confine(False)
     given = {f"{b} {n}": [p["device_of"], p["start_s"]] for b, ps in wanted.items() for n, p in ps.items()}

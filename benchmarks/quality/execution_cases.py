@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,11 +16,11 @@ import placewright as pw
 from placewright.cluster import Cluster, Device, Link
 from placewright.evaluate import evaluate
 from placewright.execute.probe.link_fit import fit_link
-from placewright.objective import Objective
+from placewright.objective import Makespan, MaxLoad, Objective
 from placewright.posing.pose import pose
 from placewright.problem import Times
 
-__all__ = ["HANDED_BYTES", "SIZES_BYTES", "as_measured", "links_of", "profiled", "tight"]
+__all__ = ["HANDED_BYTES", "SIZES_BYTES", "as_measured", "busy_share", "links_of", "profiled", "tight"]
 
 SIZES_BYTES = tuple(64 * 4**k for k in range(8))
 """64 B to 1 MiB."""
@@ -79,6 +80,7 @@ def as_measured(
     handovers : (sending, receiving)
         Seconds of a whole core that a message takes at either end, by the sizes of :data:`HANDED_BYTES`.
     objective : Objective
+        A max-load under which transfers overlap computing gets the busy share that follows from links and handovers.
     memory : mapping
         Of each host.
     """
@@ -89,7 +91,28 @@ def as_measured(
     sides = _sides_s(problem, handovers)
     cut_s = np.stack([sides / h.share for h in description.hosts], axis=1)
     times = Times(processing, source="profiled", cut_s=cut_s)
-    return pw.Problem(problem.graph, Cluster(devices, links), times, objective, name=problem.name)
+    measured = pw.Problem(problem.graph, Cluster(devices, links), times, Makespan(), name=problem.name)
+    if isinstance(objective, MaxLoad) and objective.overlap != "none":
+        objective = replace(objective, busy_share=busy_share(measured, description, handovers))
+    return pw.Problem(problem.graph, measured.cluster, times, objective, name=problem.name)
+
+
+def busy_share(problem: pw.Problem, description: Description, handovers: Sequence[Sequence[float]]) -> float:
+    """Part of a transfer's time that it takes a host's share of its core: over all tensors and links, the mean end."""
+    sizes = np.array([t.size_bytes for t in problem.graph.tensors])
+    out, into = (_handed_s(sizes, row) for row in handovers)
+    of_host = float(np.mean([1.0 / h.share for h in description.hosts]))
+    D = len(problem.cluster)
+    apart = ~np.eye(D, dtype=bool)
+    travel = problem.cluster.transfer_table(sizes, list(range(D)), list(range(D)))[:, apart].mean(axis=1)
+    return min(1.0, of_host * float((out + into).sum()) / 2 / float(travel.sum()))
+
+
+def _handed_s(sizes: npt.ArrayLike, row: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Seconds of a whole core for messages of any size; beyond the largest that was measured it grows as before."""
+    sizes, row = np.asarray(sizes, dtype=np.float64), np.asarray(row)
+    slope = (row[-1] - row[-2]) / (HANDED_BYTES[-1] - HANDED_BYTES[-2])
+    return np.asarray(np.interp(sizes, HANDED_BYTES, row) + slope * np.maximum(0, sizes - HANDED_BYTES[-1]))
 
 
 def _sides_s(problem: pw.Problem, handovers: Sequence[Sequence[float]]) -> npt.NDArray[np.float64]:
@@ -99,13 +122,7 @@ def _sides_s(problem: pw.Problem, handovers: Sequence[Sequence[float]]) -> npt.N
         makes[t.producer] = max(makes[t.producer], t.size_bytes)
         for v in t.readers:
             reads[v] = max(reads[v], t.size_bytes)
-    sending, receiving = (np.asarray(row) for row in handovers)
-    # Beyond the largest size that was measured it grows as before.
-    slopes = [(row[-1] - row[-2]) / (HANDED_BYTES[-1] - HANDED_BYTES[-2]) for row in (sending, receiving)]
-    out, into = (
-        np.interp(sizes, HANDED_BYTES, row) + slope * np.maximum(0, sizes - HANDED_BYTES[-1])
-        for sizes, row, slope in ((makes, sending, slopes[0]), (reads, receiving, slopes[1]))
-    )
+    out, into = _handed_s(makes, handovers[0]), _handed_s(reads, handovers[1])
     return np.asarray((out + into) / 2 + CALL_S)
 
 

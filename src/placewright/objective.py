@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
 from placewright.errors import InvalidInput
 
 __all__ = [
-    "LOAD_PARTS",
     "Contention",
     "Contiguity",
     "Makespan",
@@ -22,7 +20,9 @@ __all__ = [
     "Throughput",
     "TrainingObjective",
     "as_objective",
+    "busy_share_of",
     "described",
+    "load_rows",
 ]
 
 Contention: TypeAlias = Literal["none", "link", "port"]
@@ -30,11 +30,6 @@ Per: TypeAlias = Literal["sample", "token", "answer", "picture"]
 Contiguity: TypeAlias = Literal["contiguous", "convex", "any"]
 TrainingObjective: TypeAlias = Literal["sum", "separate"]
 Overlap: TypeAlias = Literal["none", "transfers", "full"]
-
-LOAD_PARTS: Mapping[Overlap, tuple[int, int, int]] = MappingProxyType(
-    {"none": (0, 0, 0), "transfers": (0, 1, 1), "full": (0, 1, 2)}
-)
-"""Which part of a device's load computing, transfers in and transfers out add to; its load is the largest part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +81,10 @@ class MaxLoad:
         forward load plus the largest backward load (``separate``: GPipe's). A tensor belongs to the pass of its
         producer. The same for networks without backward operators.
     overlap : {"none", "transfers", "full"}
-        Load as the sum of computing, transfers in and transfers out (``none``); as the larger of computing and all
-        transfers (``transfers``); or as the largest of the three (``full``). Under ``sum`` both passes are added first.
+        Load as the sum of computing, transfers in and transfers out (``none``); as the larger of what the device is
+        busy with and all transfers (``transfers``); or as the largest of that, transfers in and transfers out
+        (``full``). A device is busy with computing, and with ``busy_share`` of its transfers. Under ``sum`` both passes
+        are added first.
     replicate : bool
         Whether a stage may run on several alike devices: on r of them its load is 1/r of what it would be on one, plus,
         with backward operators, 2 (r - 1) / r x weight bytes / bandwidth for each synchronisation of the weights.
@@ -95,6 +92,10 @@ class MaxLoad:
         Samples between two synchronisations.
     sync_bandwidth_bytes_per_s : float or None
         Bandwidth of a synchronisation; ``None``: that of the links between the replicas.
+    busy_share : float
+        Part of a transfer's time, from 0 to 1, for which the device at either end can't compute, as it copies or
+        serialises; the link takes the whole time, beside computing. Of ``transfers`` and ``full``; ``none`` is the
+        same as 1.
     """
 
     contiguity: Contiguity = "contiguous"
@@ -104,12 +105,13 @@ class MaxLoad:
     replicate: bool = False
     sync_period: int = 1
     sync_bandwidth_bytes_per_s: float | None = None
+    busy_share: float = 0.0
     name: Literal["max-load"] = "max-load"
 
     def __post_init__(self) -> None:
         _check("contiguity", self.contiguity, get_args(Contiguity))
         _check("training objective", self.training, get_args(TrainingObjective))
-        _check("overlap", self.overlap, get_args(Overlap))
+        _check_overlap(self.overlap, self.busy_share)
         _check_sync(self.sync_period, self.sync_bandwidth_bytes_per_s)
 
 
@@ -132,6 +134,8 @@ class Throughput:
         As in :class:`MaxLoad`.
     overlap : {"none", "transfers", "full"}
         As in :class:`MaxLoad`, of the sums over all copies.
+    busy_share : float
+        As in :class:`MaxLoad`.
     sync_period : int
         Samples between two synchronisations.
     sync_bandwidth_bytes_per_s : float or None
@@ -143,11 +147,12 @@ class Throughput:
     overlap: Overlap = "none"
     sync_period: int = 1
     sync_bandwidth_bytes_per_s: float | None = None
+    busy_share: float = 0.0
     name: Literal["throughput"] = "throughput"
 
     def __post_init__(self) -> None:
         _check("contiguity", self.contiguity, get_args(Contiguity))
-        _check("overlap", self.overlap, get_args(Overlap))
+        _check_overlap(self.overlap, self.busy_share)
         _check_sync(self.sync_period, self.sync_bandwidth_bytes_per_s)
 
 
@@ -174,6 +179,49 @@ class Offload:
     def __post_init__(self) -> None:
         if self.calls is not None and self.calls < 1:
             raise InvalidInput(f"{self.calls} calls a device are not at least 1; leave the limit out for any number")
+
+
+def busy_share_of(objective: MaxLoad | Throughput) -> float:
+    """Part of a transfer's time for which a device can't compute: all of it where nothing overlaps.
+
+    Examples
+    --------
+    >>> busy_share_of(MaxLoad()), busy_share_of(MaxLoad(overlap="full", busy_share=0.25))
+    (1.0, 0.25)
+    """
+    return 1.0 if objective.overlap == "none" else objective.busy_share
+
+
+def load_rows(objective: MaxLoad | Throughput) -> tuple[tuple[float, float, float], ...]:
+    """Rows of factors of computing, transfers in and transfers out: a load is the largest of the sums.
+
+    The first row is what the device is busy with, the others what its links carry; these are left out where the first
+    is never less. With k for the busy share, C, I and O for the parts: max(C + k (I + O), I + O), or max(C + k (I + O),
+    I, O). Every load is at least each row of it, which is what lower bounds rest on.
+
+    Examples
+    --------
+    >>> load_rows(MaxLoad())
+    ((1.0, 1.0, 1.0),)
+    >>> load_rows(MaxLoad(overlap="transfers", busy_share=0.25))
+    ((1.0, 0.25, 0.25), (0.0, 1.0, 1.0))
+    """
+    k = busy_share_of(objective)
+    busy = (1.0, k, k)
+    if k == 1.0:
+        return (busy,)
+    return (busy, (0.0, 1.0, 1.0)) if objective.overlap == "transfers" else (busy, (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+
+
+def _check_overlap(overlap: str, busy_share: float) -> None:
+    _check("overlap", overlap, get_args(Overlap))
+    if not 0.0 <= busy_share <= 1.0:
+        raise InvalidInput(f"busy share {busy_share} is not from 0 to 1; give the part of a transfer's time, as in 0.3")
+    if overlap == "none" and busy_share:
+        raise InvalidInput(
+            f"busy share {busy_share} is of transfers that overlap computing, and the overlap is none, which takes "
+            "devices for all of it; use overlap transfers or full (--overlap), or leave the share out"
+        )
 
 
 def _check_sync(period: int, bandwidth: float | None) -> None:
@@ -211,7 +259,8 @@ def described(objective: Objective) -> tuple[str, ...]:
         words.append("forward and backward apart")
     if objective.overlap != "none":
         what = "transfers" if objective.overlap == "transfers" else "transfers in and transfers out"
-        words.append(f"{what} overlap computing")
+        share = f", {objective.busy_share:.3g} of their time excepted" if objective.busy_share else ""
+        words.append(f"{what} overlap computing{share}")
     period = objective.sync_period
     if isinstance(objective, MaxLoad) and objective.replicate:
         words.append("replicas" + (f", synchronised every {period} samples" if period > 1 else ""))

@@ -34,7 +34,12 @@ def one_copy(problem: Problem) -> Problem:
     """
     if problem not in _made:
         objective = throughput_of(problem)
-        alone = MaxLoad(objective.contiguity, objective.contiguous_cpus, overlap=objective.overlap)
+        alone = MaxLoad(
+            objective.contiguity,
+            objective.contiguous_cpus,
+            overlap=objective.overlap,
+            busy_share=objective.busy_share,
+        )
         _made[problem] = Problem(problem.graph, problem.cluster, problem.times, alone, problem.wishes, problem.name)
     return _made[problem]
 

@@ -76,8 +76,8 @@ def test_a_workload_is_planned_for_its_max_load(placewright: Call, chain: Path, 
 def test_flags_change_the_objective(placewright: Call, chain: Path) -> None:
     """Each stands in the options of the result, and in the problem that convert writes."""
     flags = ["--non-contiguous", "--training-objective", "separate", "--overlap", "full", "--replicate"]
-    flags += ["--sync-period", 8, "--sync-bandwidth", "10 GB/s"]
-    expected = pw.MaxLoad("any", True, "separate", "full", True, 8, 1e10)
+    flags += ["--sync-period", 8, "--sync-bandwidth", "10 GB/s", "--busy-share", 0.3]
+    expected = pw.MaxLoad("any", True, "separate", "full", True, 8, 1e10, 0.3)
     shown = placewright("plan", chain, "--solver", "single-device", "--budget", "0", "--json", *flags)
     assert shown.code == 0
     assert shown.json["objective_options"] == {
@@ -88,13 +88,14 @@ def test_flags_change_the_objective(placewright: Call, chain: Path) -> None:
         "replicate": True,
         "sync_period": 8,
         "sync_bandwidth_bytes_per_s": 1e10,
+        "busy_share": 0.3,
     }
     out = chain.parent / "out.json"
     assert placewright("convert", chain, "-o", out, *flags).code == 0
     assert pw.read_problem(out).objective == expected
     again = chain.parent / "again.json"
     assert placewright("convert", out, "-o", again, "--contiguous", "--cpus-anywhere", "--no-replicate").code == 0
-    assert pw.read_problem(again).objective == pw.MaxLoad("contiguous", False, "separate", "full", False, 8, 1e10)
+    assert pw.read_problem(again).objective == pw.MaxLoad("contiguous", False, "separate", "full", False, 8, 1e10, 0.3)
     assert placewright("convert", out, "-o", again, "--convex", "--cpus-anywhere", "--overlap", "none").code == 0
     read = pw.read_problem(again).objective
     assert read == pw.MaxLoad("convex", False, "separate", "none", True, 8, 1e10)
@@ -125,6 +126,7 @@ THIS = "and this one is"
         (["--convex", "--non-contiguous"], "--convex and --non-contiguous exclude each other; keep one"),
         (["--sync-period", "2"], "--sync-period is about the weights of replicas; add --replicate or leave it out"),
         (["--sync-period", "0"], "Invalid value for '--sync-period'"),
+        (["--busy-share", "0.3"], "use overlap transfers or full (--overlap), or leave the share out"),
         (["--overlap", "half"], "overlap 'half' is unknown; use one of none, transfers, full"),
         (["--training-objective", "x"], "training objective 'x' is unknown; use one of sum, separate"),
         (["--cluster", "c.yaml"], "has its own cluster; leave --cluster out"),

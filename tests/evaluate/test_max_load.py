@@ -101,6 +101,24 @@ def test_in_and_out_overlap_each_other_under_full_alone():
         assert loads(problem, [0, 1, 2])[0][1] == value
 
 
+@pytest.mark.parametrize(
+    ("overlap", "share", "value"),
+    [
+        ("transfers", 0.0, 5),
+        ("transfers", 0.3, 5),  # 1 + 0.3 x 5 = 2.5 s on the device, 5 s on the links
+        ("transfers", 0.9, 5.5),  # 1 + 0.9 x 5
+        ("transfers", 1.0, 6),  # as without overlap
+        ("full", 0.3, 3),  # 2.5 s on the device, 3 s in beside 2 s out
+        ("full", 0.5, 3.5),  # 1 + 0.5 x 5
+        ("full", 1.0, 6),
+    ],
+)
+def test_a_device_is_busy_for_a_share_of_its_transfers(overlap, share, value):
+    """b (1 s) reads 3 s and sends 2 s."""
+    problem = problem_of([1, 1, 1], [("ab", 3), ("bc", 2)], {"overlap": overlap, "busy_share": share})
+    assert loads(problem, [0, 1, 2])[0][1] == pytest.approx(value)
+
+
 def test_replicas_share_a_load():
     """b (7 s, 1 s in, 1 s out) on g1, g2, g3 is 9 / 3 = 3 s on each; its neighbours pay for transfers as before."""
     problem = problem_of([1, 7, 1], [("ab", 1), ("bc", 1)], {"replicate": True}, devices="ggggg")

@@ -14,7 +14,7 @@ from placewright.errors import InvalidInput
 from placewright.graph import Operator, OperatorGraph, Source, Tensor
 from placewright.io import problem_from_json, problem_hash, problem_to_json, read_problem, write_problem
 from placewright.io.problem_document import ProblemDocument
-from placewright.objective import Makespan, MaxLoad
+from placewright.objective import Makespan, MaxLoad, Throughput
 from placewright.problem import Problem, Times, Wish
 from tests.io.random_problems import problems
 
@@ -193,6 +193,7 @@ def test_under_max_load_the_hash_covers_passes_cpus_and_options():
         MaxLoad(contiguous_cpus=False),
         MaxLoad(training="separate"),
         MaxLoad(overlap="full"),
+        MaxLoad(overlap="full", busy_share=0.3),
         MaxLoad(replicate=True),
         MaxLoad(sync_period=2),
         MaxLoad(sync_bandwidth_bytes_per_s=1.0),
@@ -209,11 +210,23 @@ def test_under_max_load_the_hash_covers_passes_cpus_and_options():
     assert problem_hash(same_kind) == problem_hash(base)
 
 
+@pytest.mark.parametrize("objective", [MaxLoad(overlap="full"), Throughput(overlap="transfers")])
+def test_the_busy_share_stands_in_a_file_only_where_there_is_one(objective):
+    """Older files say nothing of it, and keep their hashes; one with it is read as it was."""
+    plain, shared = small(objective=objective), small(objective=replace(objective, busy_share=0.3))
+    assert "busy_share" not in problem_to_json(plain)["objective"]
+    assert problem_from_json(problem_to_json(plain)).objective == objective
+    assert problem_to_json(shared)["objective"]["busy_share"] == 0.3
+    assert problem_from_json(problem_to_json(shared)).objective == shared.objective
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         ({"sync_period": 0}, "sync period 0 is not at least 1 sample"),
         ({"sync_bandwidth_bytes_per_s": 0}, "sync bandwidth 0.0 B/s is not above 0"),
+        ({"busy_share": 0.3}, "busy share 0.3 is of transfers that overlap computing"),
+        ({"overlap": "full", "busy_share": 2}, "busy share 2.0 is not from 0 to 1"),
         ({"overlap": "half"}, "objective.overlap: invalid enum value 'half'"),
         ({"contention": "port"}, "unknown key 'contention'"),
     ],

@@ -157,6 +157,7 @@ def _arrays(problem: Problem) -> tuple[Any, ...]:
         len(cluster.channels),
         sync / objective.sync_period,
         OVERLAPS.index(objective.overlap),
+        objective.busy_share,
         ("any", "convex", "contiguous").index(objective.contiguity),
         bound,
         _after(problem),
@@ -224,6 +225,7 @@ def _value(  # type: ignore[no-untyped-def]
     n_channels,
     sync,
     overlap,
+    busy_share,
     contiguity,
     bound,
     after,
@@ -272,10 +274,12 @@ def _value(  # type: ignore[no-untyped-def]
             if is_cpu[i]:
                 y, z = 0.0, 0.0
             load = x + y + z
-            if overlap == 1:
-                load = max(x, y + z)
-            elif overlap == 2:
-                load = max(x, max(y, z))
+            if overlap > 0:
+                load = x + busy_share * (y + z)
+            if overlap == 1 and y + z > load:
+                load = y + z
+            if overlap == 2:
+                load = max(load, max(y, z))
             load /= copies[i]
             if f == passes - 1:
                 load += 2 * (copies[i] - 1) / copies[i] * weight[i] * sync[i]

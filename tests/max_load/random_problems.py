@@ -69,6 +69,8 @@ def max_load_problems(
         draw(st.sampled_from([1, 2, 8])),
         2.0 if endless else draw(st.sampled_from([None, 2.0])),
     )
+    if objective.overlap != "none":
+        objective = replace(objective, busy_share=draw(st.sampled_from([0.0, 0.3, 0.3, 1.0])))
     return Problem(graph, cluster, Times(time_s, transfer_s), objective, wishes)
 
 

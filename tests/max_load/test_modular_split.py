@@ -61,7 +61,9 @@ def test_chains_of_modules_are_solved_to_the_optimum(name: str, contiguity: str)
     rng = np.random.default_rng(sorted(CASES).index(name))
     for k in range(6):
         training = "separate" if k % 2 else "sum"
-        objective = MaxLoad(contiguity, k % 4 < 2, training, ("none", "transfers", "full")[k % 3])  # type: ignore[arg-type]
+        share = 0.3 if k > 3 else 0.0
+        overlap = ("none", "transfers", "full")[k % 3]
+        objective = MaxLoad(contiguity, k % 4 < 2, training, overlap, busy_share=share)  # type: ignore[arg-type]
         problem = module_chain(rng, objective, **CASES[name])  # type: ignore[arg-type]
         best, result = optimum(problem), split(problem)
         if best == inf:

@@ -48,7 +48,8 @@ def test_any_prices_give_a_bound_and_the_cheapest_placement() -> None:
     """At random prices: the minimum of the table is the price of the placement found, and below the optimum."""
     rng = np.random.default_rng(0)
     for k in range(30):
-        objective = MaxLoad("any", overlap=("none", "transfers", "full")[k % 3])  # type: ignore[arg-type]
+        share = 0.3 if k % 6 > 3 else 0.0
+        objective = MaxLoad("any", overlap=("none", "transfers", "full")[k % 3], busy_share=share)  # type: ignore[arg-type]
         problem = module_chain(rng, objective, most=7, memory=k % 2 == 0, unlike_links=True, channels=k % 5 == 0)
         network = module_network(problem)
         price, s = rng.random(network.prices), network.steps

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from placewright.errors import InvalidInput
-from placewright.objective import Makespan, MaxLoad, Objective, Offload
+from placewright.objective import Makespan, MaxLoad, Objective, Offload, Throughput
 from placewright.posing.objective_flags import ObjectiveFlags
 
 BASE = MaxLoad("convex", overlap="full", replicate=True, sync_period=3)
@@ -35,6 +36,10 @@ BASE = MaxLoad("convex", overlap="full", replicate=True, sync_period=3)
         (Offload(3), {"objective": "offload"}, Offload(3)),
         (Offload(3), {"calls": "any"}, Offload()),
         (Offload(3), {"objective": "max-load"}, MaxLoad()),
+        (BASE, {"busy_share": 0.3}, replace(BASE, busy_share=0.3)),
+        (replace(BASE, busy_share=0.3), {"overlap": "none"}, replace(BASE, overlap="none")),
+        (replace(BASE, busy_share=0.3), {"overlap": "transfers"}, replace(BASE, overlap="transfers", busy_share=0.3)),
+        (Throughput(), {"overlap": "full", "busy_share": 0.3}, Throughput(overlap="full", busy_share=0.3)),
         (BASE, {"replicate": False}, MaxLoad("convex", overlap="full", sync_period=3)),
         (
             MaxLoad(),
@@ -99,6 +104,14 @@ def test_flags_change_what_they_name(base: Objective, given: dict[str, Any], exp
         (Offload(), {"calls": "\u0662"}, "--calls '\u0662' is neither"),
         (Offload(), {"calls": "9" * 40}, "--calls '999"),
         (BASE, {"overlap": "half"}, "overlap 'half' is unknown; use one of none, transfers, full"),
+        (BASE, {"busy_share": 1.5}, "busy share 1.5 is not from 0 to 1"),
+        (BASE, {"busy_share": float("nan")}, "busy share nan is not from 0 to 1"),
+        (
+            MaxLoad(),
+            {"busy_share": 0.3},
+            "busy share 0.3 is of transfers that overlap computing, and the overlap is none",
+        ),
+        (Makespan(), {"busy_share": 0.3}, "--busy-share is for the objective max-load"),
         (BASE, {"training_objective": "max"}, "training objective 'max' is unknown; use one of sum, separate"),
         (
             BASE,

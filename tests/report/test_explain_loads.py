@@ -129,6 +129,11 @@ def test_parts_that_overlap_are_told_from_parts_that_add_up():
         "The bottlenecks are 'gpu0' and 'gpu1' with 10 ms a sample each; of 'gpu0': 6 ms of computing (3 operators) "
         "and 10 ms for 1 tensor out; these overlap, and transfers out take longest."
     )
+    half = Problem(fast.graph, slow.cluster, fast.times, MaxLoad(overlap="full", busy_share=0.5))
+    assert said(half, [0, 0, 0, 1])[0] == (  # 6 + 0.5 x 10
+        "The bottleneck is 'gpu0' with 11 ms a sample: 6 ms of computing (3 operators) and 10 ms for 1 tensor out; "
+        "these overlap, but for 50% of the transfers, and computing with what is busy for them takes longest."
+    )
 
 
 def test_a_channel_as_the_bottleneck_is_compared_with_the_busiest_device():

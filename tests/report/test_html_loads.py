@@ -63,12 +63,12 @@ def close(seconds, scale):
 @given(
     st.lists(st.integers(0, 2), min_size=3, max_size=3),
     st.sampled_from(["sum", "separate"]),
-    st.sampled_from(["none", "transfers", "full"]),
+    st.sampled_from([("none", 0.0), ("transfers", 0.0), ("transfers", 0.25), ("full", 0.0), ("full", 0.25)]),
     st.booleans(),
 )
 def test_the_blocks_of_a_bar_are_the_parts_that_the_judge_gives(forward, mode, overlap, copied):
     """Every part has its width, the bars end at the loads, and the backward part starts at the longest forward one."""
-    objective = MaxLoad(contiguity="any", training=mode, overlap=overlap, replicate=copied)
+    objective = MaxLoad("any", training=mode, overlap=overlap[0], replicate=copied, busy_share=overlap[1])
     given_ = training(objective, gpus(4))
     replicas = ((forward[0], 3),) if copied else ()
     given_, result, judged = planned(given_, [*forward, *reversed(forward)], replicas=replicas, bound=0.004)
@@ -78,6 +78,9 @@ def test_the_blocks_of_a_bar_are_the_parts_that_the_judge_gives(forward, mode, o
         start = 0.0
         for load, peak in zip(stage.use.loads, peaks, strict=True):
             expected = [(css, getattr(load, part)) for css, part in PARTS.items() if getattr(load, part) > 0]
+            shared = [(css, overlap[1] * seconds) for css, seconds in expected if css in ("q1", "q2") and overlap[1]]
+            computed = [block for block in expected if block[0] == "q0"]
+            expected = computed + shared + expected[len(computed) :]
             mine, blocks = blocks[: len(expected)], blocks[len(expected) :]
             assert [(css, width) for css, _, width in mine] == [(css, close(s, value)) for css, s in expected]
             if mine:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import highspy
 import numpy as np
@@ -65,8 +66,7 @@ def value_of_copies(problem: Problem, copies: Sequence[Copy]) -> float:
 def shares_value(problem: Problem, rows: np.ndarray, sync: np.ndarray) -> float:
     """Least time per sample over the shares of placements with these parts, each device synchronising for so long."""
     D = len(problem.cluster)
-    groups = {"none": [[0, 1, 2]], "transfers": [[0], [1, 2]], "full": [[0], [1], [2]]}[problem.objective.overlap]
-    table = [(rows[:, g, i].sum(axis=1), sync[i]) for i in range(D) for g in groups]
+    table = [(part, sync[i]) for i in range(D) for part in _sums(problem, *rows[:, :3, i].T)]
     table += [(rows[:, 3, c], 0.0) for c in range(len(problem.cluster.channels))]
     scale = max(1e-9, float(max(a.max() for a, _ in table)))
     h = highspy.Highs()
@@ -92,7 +92,7 @@ def _placements(problem: Problem) -> Iterator[tuple[int, ...]]:
         problem.graph,
         problem.cluster,
         problem.times,
-        MaxLoad(objective.contiguity, objective.contiguous_cpus, overlap=objective.overlap),
+        MaxLoad(objective.contiguity, objective.contiguous_cpus),  # which rules it breaks, its loads say nothing of
         problem.wishes,
     )
     unit_of = problem.graph.unit_of
@@ -123,13 +123,19 @@ def _parts(problem: Problem, placement: Sequence[int]) -> np.ndarray:
     return parts
 
 
+def _sums(problem: Problem, busy: Any, enter: Any, leave: Any) -> list[Any]:
+    """What must fit into the time per sample beside the others, of one device."""
+    objective = problem.objective
+    if objective.overlap == "none":
+        return [busy + enter + leave]
+    kept = busy + objective.busy_share * (enter + leave)
+    return [kept, enter + leave] if objective.overlap == "transfers" else [kept, enter, leave]
+
+
 def _largest(problem: Problem, parts: np.ndarray, sync: np.ndarray) -> float:
     loads = list(parts[3])
     for i in range(len(problem.cluster)):
-        x, y, z = parts[:3, i]
-        loads.append(
-            {"none": x + y + z, "transfers": max(x, y + z), "full": max(x, y, z)}[problem.objective.overlap] + sync[i]
-        )
+        loads.append(max(_sums(problem, *parts[:3, i])) + sync[i])
     return float(max(loads))
 
 

@@ -15,5 +15,6 @@ def throughput_problems(draw: st.DrawFn, most_operators: int = 5, most_devices: 
     """Problems of a few operators and devices; ``options`` as for the max-load."""
     given = draw(max_load_problems(most_operators, most_devices, training="sum", replicate=False, **options))
     o = given.objective
-    objective = Throughput(o.contiguity, o.contiguous_cpus, o.overlap, o.sync_period, o.sync_bandwidth_bytes_per_s)
+    options = {f: getattr(o, f) for f in ("overlap", "sync_period", "sync_bandwidth_bytes_per_s", "busy_share")}
+    objective = Throughput(o.contiguity, o.contiguous_cpus, **options)
     return Problem(given.graph, given.cluster, given.times, objective, given.wishes)

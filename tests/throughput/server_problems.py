@@ -56,8 +56,10 @@ def server_problems(
         classes = [(v, back[v]) for v in range(forward)]
     eighth = st.integers(1, 32).map(lambda k: k / 8)
     times = [[draw(eighth), draw(eighth)] for _ in operators]
+    overlap = draw(st.sampled_from(["none", "none", "none", "transfers", "full"]))
     objective = pw.Throughput(
-        overlap=draw(st.sampled_from(["none", "none", "none", "transfers", "full"])),
+        overlap=overlap,
+        busy_share=0.0 if overlap == "none" else draw(st.sampled_from([0.0, 0.3, 0.3, 1.0])),
         sync_period=draw(st.integers(1, 4)),
         sync_bandwidth_bytes_per_s=draw(st.sampled_from([None, 4.0, 32.0])),
     )
@@ -106,13 +108,14 @@ def _rows(problem: pw.Problem, judged: pw.Evaluation) -> list[float]:
     rows: list[float] = []
     for use in judged.devices:
         (load,) = use.loads
-        overlap = problem.objective.overlap
+        overlap, sent = problem.objective.overlap, load.in_s + load.out_s
+        busy = load.compute_s + problem.objective.busy_share * sent
         if overlap == "none":
             rows.append(load.compute_s + load.in_s + load.out_s)
         elif overlap == "transfers":
-            rows += [load.compute_s, load.in_s + load.out_s]
+            rows += [busy, sent]
         else:
-            rows += [load.compute_s, load.in_s, load.out_s]
+            rows += [busy, load.in_s, load.out_s]
     return rows + [c.load_s[0] for c in judged.channels]
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright._kernel.compiling import inner, kernel
+from placewright._kernel.device_load import device_load
 from placewright._kernel.ideals import Bits, Floats, Ints, Longs, sums
-from placewright._kernel.segment import SLACK, Stages, overlapped
+from placewright._kernel.segment import SLACK, Stages
 
 __all__ = ["Labels", "Lattice", "boundaries", "expand", "may_lie", "new_labels", "states_above"]
 
@@ -190,6 +191,15 @@ def _transfers(s: Stages, g: Lattice, i: int, j: int, c: int, most: float, enter
 
 
 @inner
+def _most_sent(s: Stages, room: float, compute: float) -> float:
+    """Transfers that a stage can't have: it is busy with their share of them, and its links carry them in ``room``."""
+    most = room if s.overlap < 2 else np.inf
+    if s.busy_share == 1.0:
+        return room - compute
+    return min(most, (room - compute) / s.busy_share * (1.0 + SLACK)) if s.busy_share > 0.0 else most
+
+
+@inner
 def _insert(
     s: Stages, a: Labels, j: int, used: int, f: float, b: float, before: int, c: int, copies: int, loosely: bool
 ) -> bool:
@@ -316,17 +326,25 @@ def expand(s: Stages, g: Lattice, a: Labels, limit: Floats, begin: int, most: in
                     if room <= compute:
                         continue
                     costed += 1
-                    if s.overlap == 0:
-                        room -= compute
-                    if pays[c] and not _transfers(s, g, i, j, c, room if s.overlap < 2 else np.inf, enters, leaves):
+                    if pays[c] and not _transfers(s, g, i, j, c, _most_sent(s, room, compute), enters, leaves):
                         continue
                     for r in range(low, top + 1):
                         sync = (r - 1) / r * syncs
-                        f = overlapped(s.overlap, (g.work[j, 0, c] - g.work[i, 0, c]) / r, enters[0] / r, leaves[0] / r)
+                        f = device_load(
+                            s.overlap,
+                            s.busy_share,
+                            (g.work[j, 0, c] - g.work[i, 0, c]) / r,
+                            enters[0] / r,
+                            leaves[0] / r,
+                        )
                         b = 0.0
                         if P == 2:
-                            b = sync + overlapped(
-                                s.overlap, (g.work[j, 1, c] - g.work[i, 1, c]) / r, enters[1] / r, leaves[1] / r
+                            b = sync + device_load(
+                                s.overlap,
+                                s.busy_share,
+                                (g.work[j, 1, c] - g.work[i, 1, c]) / r,
+                                enters[1] / r,
+                                leaves[1] / r,
                             )
                         else:
                             f += sync

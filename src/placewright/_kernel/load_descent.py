@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright._kernel.compiling import inner, kernel
+from placewright._kernel.device_load import device_load
 from placewright._kernel.load_moves import LoadLimits, LoadNetwork, LoadState, reset_loads
 
 __all__ = ["descend"]
@@ -15,14 +16,15 @@ Floats = npt.NDArray[np.float64]
 
 
 @inner
-def _largest(overlap: int, compute: Floats, enters: Floats, leaves: Floats, channel: Floats) -> float:
+def _largest(
+    overlap: int, busy_share: float, compute: Floats, enters: Floats, leaves: Floats, channel: Floats
+) -> float:
     """Value: the largest load of a device or channel, summed over passes."""
     value = 0.0
     for p in range(compute.shape[0]):
         top = 0.0
         for i in range(compute.shape[1]):
-            a, b, c = compute[p, i], enters[p, i], leaves[p, i]
-            top = max(top, a + b + c if overlap == 0 else max(a, b + c) if overlap == 1 else max(a, max(b, c)))
+            top = max(top, device_load(overlap, busy_share, compute[p, i], enters[p, i], leaves[p, i]))
         for k in range(channel.shape[1]):
             top = max(top, channel[p, k])
         value += top
@@ -47,14 +49,14 @@ def descend(g: LoadNetwork, limits: LoadLimits, s: LoadState, step: float, moves
     device, count, compute, enters, leaves, channel = s.device, s.readers, s.compute, s.enters, s.leaves, s.channel
     work, producer, phase, made_ptr, read_ptr, read = g.compute, g.producer, g.phase, g.made_ptr, g.read_ptr, g.read
     send, receive, pair, pays, channel_of, channel_s = g.send, g.receive, g.pair, g.pays, g.channel_of, g.channel_s
-    choice_ptr, choice, overlap = limits.choice_ptr, limits.choice, g.overlap
+    choice_ptr, choice, overlap, share = limits.choice_ptr, limits.choice, g.overlap, g.busy_share
     P, D = compute.shape
     by_pair, by_channel = len(pair) > 0, len(channel_s) > 0
     held_in, held_out, held_channel, held = enters.copy(), leaves.copy(), channel.copy(), compute.copy()
     rest_in, rest_out, rest_channel, rest = enters.copy(), leaves.copy(), channel.copy(), compute.copy()
     touching = np.empty(len(producer), dtype=np.int64)
     reset_loads(g, limits, s)
-    value, made = _largest(overlap, compute, enters, leaves, channel), 0
+    value, made = _largest(overlap, share, compute, enters, leaves, channel), 0
     while made < moves:
         best, best_k, best_i = np.nextafter(value - step, np.inf), -1, -1
         for k in range(len(device)):
@@ -105,7 +107,7 @@ def descend(g: LoadNetwork, limits: LoadLimits, s: LoadState, step: float, moves
                                     channel[p, channel_of[home, j, z]] += sign * channel_s[m, home, j]
                     if pays[home]:
                         leaves[p, home] += sign * worst
-                got = _largest(overlap, compute, enters, leaves, channel)
+                got = _largest(overlap, share, compute, enters, leaves, channel)
                 if x < 0:
                     for y in range(n_made, n):
                         count[touching[y], source] -= 1
@@ -135,6 +137,6 @@ def descend(g: LoadNetwork, limits: LoadLimits, s: LoadState, step: float, moves
             break
         device[best_k] = best_i
         reset_loads(g, limits, s)
-        value = _largest(overlap, compute, enters, leaves, channel)
+        value = _largest(overlap, share, compute, enters, leaves, channel)
         made += 1
     return value, made

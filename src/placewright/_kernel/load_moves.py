@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright._kernel.compiling import inner, kernel
+from placewright._kernel.device_load import device_load
 
 __all__ = ["LoadLimits", "LoadNetwork", "LoadState", "anneal_loads", "load_state", "reset_loads", "value_of"]
 
@@ -36,7 +37,8 @@ class LoadNetwork(NamedTuple):
     channel_of: Ints
     channel_s: Floats
     overlap: int
-    """0: the sum; 1: the larger of computing and transfers; 2: the largest of computing, in and out."""
+    busy_share: float
+    """Both as for ``device_load``."""
 
 
 class LoadLimits(NamedTuple):
@@ -174,8 +176,7 @@ def value_of(g: LoadNetwork, limits: LoadLimits, s: LoadState, scale: float) -> 
         top, norm = 0.0, 0.0
         for i in range(s.compute.shape[1] + s.channel.shape[1]):
             if i < s.compute.shape[1]:
-                a, b, c = s.compute[p, i], s.enters[p, i], s.leaves[p, i]
-                load = a + b + c if g.overlap == 0 else max(a, b + c) if g.overlap == 1 else max(a, b, c)
+                load = device_load(g.overlap, g.busy_share, s.compute[p, i], s.enters[p, i], s.leaves[p, i])
             else:
                 load = s.channel[p, i - s.compute.shape[1]]
             top = max(top, load)

@@ -25,15 +25,17 @@ SLACK = 1e-12
 class LoadSteps(NamedTuple):
     """G groups in the order in which they are placed, M messages in the order in which their last end is.
 
-    A vector of loads has, for each pass and device, ``parts`` entries (all together; computing and transfers; or
-    computing, in and out), then one for each pass and channel, then the memory of each device if ``memory``, and at
-    its end, for each pass, the largest entry of devices that are closed. The *frontier* at a step are the groups placed
-    so far that a later message needs; each has a slot while it is there.
+    A vector of loads has, for each pass and device, ``parts`` entries (what it is busy with; beside it what links
+    carry, in and out together or apart), then one for each pass and channel, then the memory of each device if
+    ``memory``, and at its end, for each pass, the largest entry of devices that are closed. The *frontier* at a step
+    are the groups placed so far that a later message needs; each has a slot while it is there.
     """
 
     mode: int
     """0: any placement will do; 1: contiguous; 2: convex."""
     parts: int
+    busy_share: float
+    """Part of the transfers that devices are busy with."""
     memory: int
     channels: int
     compute: Floats
@@ -129,11 +131,15 @@ def _send(s: LoadSteps, u: int, device: Small, load: Floats) -> bool:
             return False
         longest = max(longest, s.leave[u, i, j])
         load[(p * D + j) * Q + min(Q - 1, 1)] += s.enter[u, i, j]
+        if Q > 1:
+            load[(p * D + j) * Q] += s.busy_share * s.enter[u, i, j]
         if len(s.wire):
             for c in s.channel_of[i, j]:
                 if c >= 0:
                     load[P * D * Q + p * s.channels + c] += s.wire[u, i, j]
     load[(p * D + i) * Q + Q - 1] += longest
+    if Q > 1:
+        load[(p * D + i) * Q] += s.busy_share * longest
     return True
 
 

@@ -31,14 +31,16 @@ def best_cuts(
     capacity: Floats,
     sync: Floats,
     overlaps: bool,
+    busy_share: float,
     cuts: Ints,
 ) -> float:
     """Find the cuts (S+1,), from 0 to N - 1, of the least largest load of a stage; returns that load.
 
     compute, banned (S, N): of the blocks before each position the seconds, and how many are banned, on each of S
     devices. left, right (S, N): seconds that a device pays for what crosses a position where its stage begins, or ends.
-    resident (N,): bytes before it. sync (N,): share of the device's time that weights before it take. A stage may be
-    empty. O(S N w) for stages of w blocks.
+    resident (N,): bytes before it. sync (N,): share of the device's time that weights before it take. overlaps: whether
+    links carry transfers beside computing, of which the device is busy with ``busy_share``. A stage may be empty. O(S N
+    w) for stages of w blocks.
     """
     S, N = compute.shape
     value = np.full((S + 1, N), np.inf)
@@ -54,7 +56,9 @@ def best_cuts(
                 if value[s, a] == np.inf:
                     continue
                 sent = left[s, a] + right[s, b]
-                load = max(busy, sent) if overlaps else busy + sent
+                load = busy + busy_share * sent if busy_share > 0.0 else busy  # what can't cross takes infinitely long
+                if overlaps:
+                    load = max(load, sent)
                 idle = 1.0 - (sync[b] - sync[a])
                 load = load / idle if idle > 0.0 else np.inf
                 load = max(load, value[s, a])
@@ -106,14 +110,14 @@ def _reaches(
     capacity: Floats,
     sync: Floats,
     time: float,
-    overlaps: bool,
+    busy_share: float,
     divided: bool,
 ) -> bool:
     """Whether devices that take blocks in turn, as many as each can, take all of them; see :func:`divided_time`."""
     S, N = compute.shape
     at, part = 0, 0.0
     for s in range(S):
-        left = time if overlaps else time - sent[s]
+        left = time - busy_share * sent[s]
         room = capacity[s]
         while at < N - 1 and banned[s, at + 1] == banned[s, at]:
             held = resident[at + 1] - resident[at]
@@ -139,12 +143,12 @@ def divided_time(
     resident: Floats,
     capacity: Floats,
     sync: Floats,
-    overlaps: bool,
+    busy_share: float,
 ) -> float:
     """Estimate the least largest load of a stage when samples may be cut at different places; ``inf``: it does not fit.
 
     Arrays as for :func:`best_cuts`; sent (S,): what a device pays at least for what crosses the ends of its stage. At a
-    time T each device takes blocks in turn while computing, what it sends and T x sync are within T and bytes within
+    time T each device takes blocks in turn while what it is busy with and T x sync are within T and bytes within
     its memory: the last one in part, which both that share it hold, or only whole ones; the better of the two counts.
     """
     S, N = compute.shape
@@ -154,13 +158,13 @@ def divided_time(
     least = np.inf
     for divided in (True, False):
         low, top = 0.0, high
-        if not _reaches(compute, sent, banned, resident, capacity, sync, top, overlaps, divided):
+        if not _reaches(compute, sent, banned, resident, capacity, sync, top, busy_share, divided):
             top *= 16.0
-            if not _reaches(compute, sent, banned, resident, capacity, sync, top, overlaps, divided):
+            if not _reaches(compute, sent, banned, resident, capacity, sync, top, busy_share, divided):
                 continue
         for _ in range(40):
             middle = 0.5 * (low + top)
-            if _reaches(compute, sent, banned, resident, capacity, sync, middle, overlaps, divided):
+            if _reaches(compute, sent, banned, resident, capacity, sync, middle, busy_share, divided):
                 top = middle
             else:
                 low = middle

@@ -8,23 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright._kernel.compiling import inner, kernel
+from placewright._kernel.device_load import device_load
 
 __all__ = [
-    "OVERLAPS",
     "Stages",
     "Table",
     "cut",
     "multipliers",
-    "overlapped",
     "table",
 ]
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
-OVERLAPS = ("none", "transfers", "full")
-"""Stand for 0, 1 and 2."""
 
 SLACK = 1e-9
 """By how much sums of processing times may be off, relative, before they count as beyond a limit."""
@@ -39,9 +35,10 @@ class Stages(NamedTuple):
     compute (B, P, C): seconds; 0 where banned. banned (B, C): 1 where the block may not run. resident, weights (B,):
     bytes. capacity, count, most_copies, sync_s_per_byte (C,): of a device; how many there are; how many may run copies
     of one stage; of a synchronisation, a sample. stride (C+1,): the state in which u_c devices of class c are used is
-    sum u_c stride_c; the last entry is the number of states. overlap: 0, 1, 2 as in ``OVERLAPS``. home, phase, readers
-    (M,): producing block, pass, number of other blocks that read. reader_ptr, reader: those blocks. touch_ptr, touch:
-    of each block its messages, 2u + 1 where it makes message u and 2u where it reads it. send, receive (M, C): seconds.
+    sum u_c stride_c; the last entry is the number of states. overlap, busy_share: as for ``device_load``. home, phase,
+    readers (M,): producing block, pass, number of other blocks that read. reader_ptr, reader: those blocks. touch_ptr,
+    touch: of each block its messages, 2u + 1 where it makes message u and 2u where it reads it. send, receive (M, C):
+    seconds.
     """
 
     compute: Floats
@@ -54,6 +51,7 @@ class Stages(NamedTuple):
     most_copies: Longs
     sync_s_per_byte: Floats
     overlap: int
+    busy_share: float
     home: Ints
     phase: Ints
     readers: Ints
@@ -82,16 +80,6 @@ class Table(NamedTuple):
     rest: Floats
     inside: Ints
     made: Ints
-
-
-@inner
-def overlapped(overlap: int, compute: float, enters: float, leaves: float) -> float:
-    """Load of its three parts."""
-    if overlap == 0:
-        return compute + enters + leaves
-    if overlap == 1:
-        return max(compute, enters + leaves)
-    return max(compute, max(enters, leaves))
 
 
 @kernel
@@ -255,7 +243,7 @@ def cut(s: Stages, t: Table, order: Ints, limit: float) -> tuple[float, int, int
     compute, enters, leaves = np.zeros((P, C)), np.zeros((P, C)), np.zeros((P, C))
     banned = np.zeros(C, dtype=np.int64)
     active = np.zeros(S, dtype=np.int64)
-    loose = min(limit * (1.0 + SLACK), 1e300)
+    loose, share = min(limit * (1.0 + SLACK), 1e300), s.busy_share
     for i in range(B):
         n_active = 0
         for state in range(S):
@@ -282,10 +270,11 @@ def cut(s: Stages, t: Table, order: Ints, limit: float) -> tuple[float, int, int
                     continue
                 for r in range(1, s.most_copies[c] + 1):
                     sync = 2.0 * (r - 1) / r * weights * s.sync_s_per_byte[c]
-                    f = overlapped(s.overlap, compute[0, c] / r, enters[0, c] / r, leaves[0, c] / r)
+                    f = device_load(s.overlap, share, compute[0, c] / r, enters[0, c] / r, leaves[0, c] / r)
                     back = 0.0
                     if P == 2:
-                        back = overlapped(s.overlap, compute[1, c] / r, enters[1, c] / r, leaves[1, c] / r) + sync
+                        back = device_load(s.overlap, share, compute[1, c] / r, enters[1, c] / r, leaves[1, c] / r)
+                        back += sync
                     else:
                         f += sync
                     on = on or compute[:, c].sum() < r * loose

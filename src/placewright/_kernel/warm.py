@@ -217,7 +217,7 @@ def _warm_up_loads() -> None:
     row, cube, none = np.ones((1, 2)), np.ones((1, 2, 2)), np.zeros((0, 0, 0))
     pays, channel_of = np.ones(2, dtype=np.bool_), np.full((2, 2, 2), -1, dtype=np.int32)
     links = _ints(0), _ints(0), _ints(0, 1), _ints(1), _ints(0, 1, 1), _ints(0, 0, 1), _ints(0)
-    network = LoadNetwork(cube.copy(), *links, row.copy(), row.copy(), none, pays, channel_of, none, 0)
+    network = LoadNetwork(cube.copy(), *links, row.copy(), row.copy(), none, pays, channel_of, none, 0, 1.0)
     limits = LoadLimits(_ints(0, 2, 4), _ints(0, 1, 0, 1), _ints(0, 1, 2), _ints(1, 0), np.ones(2), np.full(2, np.inf))
     state = load_state(_ints(0, 1), messages=1, passes=1, devices=2, channels=0)
     reset_loads(network, limits, state)
@@ -232,7 +232,7 @@ def _warm_up_stages() -> None:
     column, two, none = np.ones((2, 1)), np.array([2], dtype=np.int64), np.zeros(1)
     stages = Stages(
         column.reshape(2, 1, 1), np.zeros((2, 1), dtype=np.int32), np.ones(2), np.ones(2), np.array([np.inf]), two,
-        np.array([1, 3], dtype=np.int64), two, none, 0, _ints(0), _ints(0), _ints(1), _ints(0, 1), _ints(1),
+        np.array([1, 3], dtype=np.int64), two, none, 0, 1.0, _ints(0), _ints(0), _ints(1), _ints(0, 1), _ints(1),
         _ints(0, 1, 2), _ints(1, 0), np.ones((1, 1)), np.ones((1, 1)),
     )  # fmt: skip
     graph, rng = Order(_ints(0, 0, 1), _ints(0), _ints(0, 1, 1), _ints(1)), np.random.default_rng(0)
@@ -311,7 +311,7 @@ def _warm_up_vectors() -> None:
     """Call each kernel of the vectors of loads: two groups and one message between them, on two alike devices."""
     cube, flags = np.ones((1, 2, 2)), np.ones(2, dtype=np.bool_)
     steps = LoadSteps(
-        1, 1, 0, 0, np.ones((2, 1, 2)), np.ones(2), np.full(2, np.inf), _ints(0, 1), _ints(0, 0, 1, 1), _ints(0),
+        1, 1, 1.0, 0, 0, np.ones((2, 1, 2)), np.ones(2), np.full(2, np.inf), _ints(0, 1), _ints(0, 0, 1, 1), _ints(0),
         _ints(0, 0, 2), _ints(0, 1), _ints(0, 0, 1), _ints(0), _ints(0, 1), _ints(1), _ints(0), cube, cube.copy(),
         np.zeros((0, 2, 2)), np.full((2, 2, 2), -1, dtype=np.int32), _ints(0, 0, 1), _ints(0), flags, flags.copy(),
         _ints(0, 0),

@@ -26,6 +26,6 @@ def warm_up_servers() -> None:
     cheapest_chain(table, np.ones(1), np.zeros(3), np.zeros(3), 9.0, np.zeros(3))
     row, cuts = sums.reshape(1, 3).copy(), np.zeros(2, dtype=np.int32)
     banned, low = np.zeros((1, 3), dtype=np.int32), np.zeros(1, dtype=np.int32)
-    best_cuts(row, row.copy(), row.copy(), banned, sums, np.full(1, 9.0), np.zeros(3), False, cuts)
-    divided_time(row, np.ones(1), banned, sums, np.full(1, 9.0), np.zeros(3), False)
+    best_cuts(row, row.copy(), row.copy(), banned, sums, np.full(1, 9.0), np.zeros(3), False, 1.0, cuts)
+    divided_time(row, np.ones(1), banned, sums, np.full(1, 9.0), np.zeros(3), 1.0)
     priced_cuts(row, np.ones(1), row.copy(), row.copy(), low, low + 2, cuts)

@@ -11,6 +11,7 @@ __all__ = [
     "AsJson",
     "Batch",
     "BudgetText",
+    "BusyShare",
     "CacheDtypeName",
     "CallsText",
     "CataloguePath",
@@ -167,12 +168,10 @@ Convex = Annotated[
     bool | None, typer.Option("--convex", help="Instead: no path leaves a device and comes back, which is weaker.")
 ]
 CpusAnywhere = Annotated[
-    bool | None,
-    typer.Option("--cpus-anywhere/--cpus-in-order", help="Whether CPUs are free of that order."),
+    bool | None, typer.Option("--cpus-anywhere/--cpus-in-order", help="Whether CPUs are free of that order.")
 ]
 TrainingName = Annotated[
-    str | None,
-    typer.Option("--training-objective", help="Max-load: sum, max(F + B), or separate, max F + max B."),
+    str | None, typer.Option("--training-objective", help="Max-load: sum, max(F + B), or separate, max F + max B.")
 ]
 OverlapName = Annotated[
     str | None,
@@ -180,6 +179,10 @@ OverlapName = Annotated[
         "--overlap",
         help="Max-load, throughput: what overlaps computing: none, transfers (together), or full (in, out).",
     ),
+]
+BusyShare = Annotated[
+    float | None,
+    typer.Option("--busy-share", help="Of such overlap: part of a transfer that devices are busy, 0 to 1."),
 ]
 Replicate = Annotated[
     bool | None, typer.Option("--replicate/--no-replicate", help="Max-load: whether stages run on several devices.")
@@ -195,8 +198,7 @@ Forbids = Annotated[
     list[str] | None, typer.Option("--forbid", help="PATTERN=DEVICE: these never run there. Repeatable.")
 ]
 Togethers = Annotated[
-    list[str] | None,
-    typer.Option("--together", help="PATTERN: all operators of this name share a device. Repeatable."),
+    list[str] | None, typer.Option("--together", help="PATTERN: all operators of this name share a device. Repeatable.")
 ]
 CostsName = Annotated[
     str,

@@ -22,6 +22,7 @@ from placewright.cli.model_options import (
 )
 from placewright.cli.options import (
     Batch,
+    BusyShare,
     CacheDtypeName,
     CallsText,
     CataloguePath,
@@ -151,6 +152,7 @@ def _posing(
     replicate: Replicate = None,
     sync_period: SyncPeriod = None,
     sync_bandwidth: SyncBandwidth = None,
+    busy_share: BusyShare = None,
     pin: Pins = None,
     forbid: Forbids = None,
     together: Togethers = None,
@@ -194,6 +196,7 @@ def _posing(
         replicate,
         sync_period,
         sync_bandwidth,
+        busy_share,
     )
     return Posing(
         model,

@@ -11,12 +11,12 @@ import numpy.typing as npt
 from placewright.evaluate.evaluation import ChannelUse, Evaluation, Load
 from placewright.evaluate.makespan import evaluate_makespan
 from placewright.loads import loads_of, objective_of, order_blocks, order_edges
-from placewright.objective import MaxLoad, Throughput
+from placewright.objective import MaxLoad, Throughput, load_rows
 from placewright.plan import Schedule
 from placewright.problem import Problem
 from placewright.units import format_bytes
 
-__all__ = ["evaluate_max_load", "overlapped", "wrong_order"]
+__all__ = ["evaluate_max_load", "load_of", "wrong_order"]
 
 
 def evaluate_max_load(
@@ -90,17 +90,21 @@ def _loads(
             busy, enter, leave = (float(table[k, first]) for table in (compute, enters, leaves))
             if d.kind == "cpu":
                 enter, leave = 0.0, 0.0
-            load = overlapped(objective, busy, enter, leave) / r + sync
+            load = load_of(objective, busy, enter, leave) / r + sync
             row.append(Load(busy / r, enter / r, leave / r, sync, load))
         rows.append(tuple(row))
     return rows
 
 
-def overlapped(objective: MaxLoad | Throughput, compute: float, enters: float, leaves: float) -> float:
+def load_of(objective: MaxLoad | Throughput, compute: float, enters: float, leaves: float) -> float:
     """Load of the three parts."""
-    if objective.overlap == "none":
-        return compute + enters + leaves
-    return max(compute, enters + leaves) if objective.overlap == "transfers" else max(compute, enters, leaves)
+    parts, load = (compute, enters, leaves), 0.0
+    for row in load_rows(objective):
+        total = 0.0
+        for factor, part in zip(row, parts, strict=True):
+            total += factor * part if factor else 0.0  # a missing link takes infinitely long
+        load = max(load, total)
+    return load
 
 
 def _channel_loads(

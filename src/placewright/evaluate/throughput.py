@@ -13,7 +13,7 @@ import numpy.typing as npt
 from placewright.errors import InvalidInput
 from placewright.evaluate.evaluation import ChannelUse, DeviceUse, Evaluation, Load
 from placewright.evaluate.makespan import evaluate_makespan
-from placewright.evaluate.max_load import overlapped, wrong_order
+from placewright.evaluate.max_load import load_of, wrong_order
 from placewright.graph import RESIDENT_PARTS
 from placewright.one_copy import sync_s_per_byte, throughput_of
 from placewright.plan import Copy, Schedule
@@ -184,7 +184,7 @@ def _uses(problem: Problem, sums: CopyParts, sync: Floats, held: npt.NDArray[np.
     uses = []
     for i, d in enumerate(problem.cluster.devices):
         busy, enter, leave = (float(table[i]) for table in (sums.compute, sums.enters, sums.leaves))
-        load = overlapped(objective, busy, enter, leave) + float(sync[i])
+        load = load_of(objective, busy, enter, leave) + float(sync[i])
         uses.append(
             DeviceUse(
                 d.name,

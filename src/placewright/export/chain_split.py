@@ -9,7 +9,7 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
-from placewright.objective import LOAD_PARTS, MaxLoad
+from placewright.objective import MaxLoad, load_rows
 from placewright.problem import Problem
 from placewright.symmetry import symmetry_of
 
@@ -120,7 +120,7 @@ class _Tables:
         for k, row in enumerate(groups):
             group_of[list(row)] = k
         self.max_load = isinstance(problem.objective, MaxLoad)
-        self.parts = LOAD_PARTS[problem.objective.overlap] if isinstance(problem.objective, MaxLoad) else (0, 0, 0)
+        self.rows = load_rows(problem.objective) if isinstance(problem.objective, MaxLoad) else ()
         self.free = np.array([self.max_load and cluster.devices[i].kind == "cpu" for i in devices])
         limit = cluster.capacity_bytes if capacity is None else capacity
         p = np.where(problem.allowed, problem.times.processing_s, 0.0)[:, list(devices)]
@@ -210,10 +210,9 @@ class _Tables:
         enters = zero if before < 0 or self.free[here] else self.enters[before, here]
         leaves = zero if behind < 0 or self.free[here] else self.leaves[here, behind]
         if self.max_load:
-            sums = [zero, zero, zero]
-            for part, amount in zip(self.parts, (self.work[here], enters, leaves), strict=True):
-                sums[part] = sums[part] + amount
-            load = np.maximum(np.maximum(sums[0], sums[1]), sums[2])
+            load = zero
+            for of_c, of_i, of_o in self.rows:
+                load = np.maximum(load, of_c * self.work[here] + of_i * enters + of_o * leaves)
         else:  # a transfer is counted by its receiver
             load = self.work[here] + enters + self.cut_in[here] + self.cut_out[here]
         return np.where(self.fits[here] & (load < 1e29), load, np.inf)

@@ -140,6 +140,12 @@ class MakespanDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="na
     ] = msgspec.UNSET
 
 
+BusyShare: TypeAlias = Annotated[
+    float | msgspec.UnsetType,
+    Meta(description="Part of a transfer's time, 0 to 1, that the device can't compute; 0 where it is left out."),
+]
+
+
 class MaxLoadDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="name", tag="max-load"):
     """Time per sample of a pipeline in steady state: the largest load of a device."""
 
@@ -150,6 +156,7 @@ class MaxLoadDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="nam
     replicate: bool = False
     sync_period: int = 1
     sync_bandwidth_bytes_per_s: float | None = None
+    busy_share: BusyShare = msgspec.UNSET
 
 
 class ThroughputDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="name", tag="throughput"):
@@ -160,6 +167,7 @@ class ThroughputDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="
     overlap: Literal["none", "transfers", "full"] = "none"
     sync_period: int = 1
     sync_bandwidth_bytes_per_s: float | None = None
+    busy_share: BusyShare = msgspec.UNSET
 
 
 class OffloadDocument(msgspec.Struct, forbid_unknown_fields=True, tag_field="name", tag="offload"):

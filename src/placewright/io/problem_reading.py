@@ -119,8 +119,13 @@ def _objective(document: ObjectiveDocument) -> Objective:
     if isinstance(document, OffloadDocument):
         return Offload(document.calls)
     if isinstance(document, ThroughputDocument):
-        return Throughput(*msgspec.structs.astuple(document))
-    return MaxLoad(*msgspec.structs.astuple(document))
+        return Throughput(**_options(document))
+    return MaxLoad(**_options(document))
+
+
+def _options(document: msgspec.Struct) -> dict[str, Any]:
+    """Give what the document says, without what it leaves unset."""
+    return {k: v for k, v in msgspec.structs.asdict(document).items() if not isinstance(v, msgspec.UnsetType)}
 
 
 def _order_given(document: GraphDocument) -> list[int]:

@@ -72,8 +72,14 @@ def objective_document(objective: Objective) -> ObjectiveDocument:
     if isinstance(objective, Offload):
         return OffloadDocument(objective.calls)
     if isinstance(objective, Throughput):
-        return ThroughputDocument(**{f: getattr(objective, f) for f in ThroughputDocument.__struct_fields__})
-    return MaxLoadDocument(**{f: getattr(objective, f) for f in MaxLoadDocument.__struct_fields__})
+        return ThroughputDocument(**_options(objective, ThroughputDocument))
+    return MaxLoadDocument(**_options(objective, MaxLoadDocument))
+
+
+def _options(objective: Objective, document: type[msgspec.Struct]) -> dict[str, Any]:
+    """Fields of the document; the busy share where there is one, so that older files have the hashes they had."""
+    options = {f: getattr(objective, f) for f in document.__struct_fields__}
+    return options if options["busy_share"] else options | {"busy_share": msgspec.UNSET}
 
 
 def _lean(struct: Callable[..., _D], defaults: Mapping[str, Any], /, **values: Any) -> _D:

@@ -45,6 +45,7 @@ class ObjectiveFlags:
     sync_period : int or None
     sync_bandwidth : str or None
         With a unit: ``10 GB/s``.
+    busy_share : float or None
 
     Examples
     --------
@@ -65,6 +66,7 @@ class ObjectiveFlags:
     replicate: bool | None = None
     sync_period: int | None = None
     sync_bandwidth: str | None = None
+    busy_share: float | None = None
 
     def applied(self, base: Objective) -> Objective:
         """Return ``base`` with the flags' options, or another objective when they name one.
@@ -87,7 +89,10 @@ class ObjectiveFlags:
             return chosen if self.contention is None else replace(chosen, contention=self.contention)  # type: ignore[arg-type]
         if isinstance(chosen, Offload):
             return chosen if self.calls is None else replace(chosen, calls=_calls(self.calls))
-        return replace(chosen, **self._loads())
+        options = self._loads()
+        if self.overlap == "none":  # what a file says of transfers that overlap computing is without an object then
+            options.setdefault("busy_share", 0.0)
+        return replace(chosen, **options)
 
     def _given(self) -> Iterator[tuple[str, Any]]:
         for f in fields(self):
@@ -139,6 +144,7 @@ class ObjectiveFlags:
             "overlap": self.overlap,
             "replicate": self.replicate,
             "sync_period": self.sync_period,
+            "busy_share": self.busy_share,
         }
         if self.convex:
             options["contiguity"] = "convex"

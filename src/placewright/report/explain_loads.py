@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from placewright.evaluate import Evaluation, Load, evaluate
 from placewright.loads import loads_of, objective_of
+from placewright.objective import busy_share_of
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.listing import counted, listed, percent
@@ -138,17 +139,22 @@ def _parts(problem: Problem, plan: Plan, stage: StageUse, load: Load, which: int
     if load.sync_s > 0:
         parts.append(f"{format_seconds(load.sync_s)} of synchronising weights")
     joined = listed(parts)
-    if objective_of(problem).overlap != "none" and load.in_s + load.out_s > 0:
-        joined += f"; these overlap, and {_longest(problem, load)}"
+    share = busy_share_of(objective_of(problem))
+    if share < 1 and load.in_s + load.out_s > 0:
+        busy = f", but for {percent(share)} of the transfers" if share else ""
+        joined += f"; these overlap{busy}, and {_longest(problem, load)}"
     if len(stage.devices) > 1:
         joined += f", all divided by its {len(stage.devices)} copies" + (" but the synchronising" * (load.sync_s > 0))
     return joined
 
 
 def _longest(problem: Problem, load: Load) -> str:
+    share = busy_share_of(objective_of(problem))
+    busy_s, busy = load.compute_s + share * (load.in_s + load.out_s), "computing with what is busy for them"
+    busy = f"{busy} takes" if share else "computing takes"
     if objective_of(problem).overlap == "transfers":
-        return "computing takes longest" if load.compute_s >= load.in_s + load.out_s else "the transfers take longest"
-    parts = [(load.compute_s, "computing takes"), (load.in_s, "transfers in take"), (load.out_s, "transfers out take")]
+        return f"{busy} longest" if busy_s >= load.in_s + load.out_s else "the transfers take longest"
+    parts = [(busy_s, busy), (load.in_s, "transfers in take"), (load.out_s, "transfers out take")]
     return f"{max(parts, key=lambda part: part[0])[1]} longest"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from placewright.evaluate import Evaluation, Load
-from placewright.objective import LOAD_PARTS
+from placewright.objective import load_rows
 from placewright.problem import Problem
 from placewright.report.html_parts import COLOURS, SHOWN_DEVICES, closing_rows, dot, row, table
 from placewright.report.listing import counted, percent
@@ -16,9 +16,9 @@ from placewright.report.loads import (
     StageUse,
     channel_label,
     load_formula,
+    load_objective,
     loaded_channels,
     operators_text,
-    overlap_of,
     pass_names,
     peaks_s,
     per_second,
@@ -112,13 +112,14 @@ def load_chart(problem: Problem, result: Result, evaluation: Evaluation, stages:
 
 
 def _blocks(problem: Problem, load: Load, start: float) -> list[Block]:
-    lanes = LOAD_PARTS[overlap_of(problem)]
-    number = max(lanes) + 1
-    ends = [start] * number
+    rows = load_rows(load_objective(problem))
     made: list[Block] = []
-    for lane, (css, name), size in zip(lanes, PARTS, (load.compute_s, load.in_s, load.out_s), strict=False):
-        made.append((css, name, ends[lane], size, lane, number))
-        ends[lane] += size
+    for lane, factors in enumerate(rows):
+        end = start
+        for factor, (css, name), size in zip(factors, PARTS, (load.compute_s, load.in_s, load.out_s), strict=False):
+            if factor:
+                made.append((css, name, end, factor * size, lane, len(rows)))
+                end += factor * size
     made.append((*PARTS[3], start + load.load_s - load.sync_s, load.sync_s, 0, 1))
     return [block for block in made if block[3] > 0]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from placewright.evaluate import ChannelUse, DeviceUse, Evaluation
 from placewright.loads import objective_of, order_edges
-from placewright.objective import Overlap, Throughput
+from placewright.objective import MaxLoad, Throughput, busy_share_of
 from placewright.plan import Plan
 from placewright.problem import Problem
 from placewright.report.listing import counted
@@ -23,9 +23,9 @@ __all__ = [
     "channel_label",
     "copies",
     "load_formula",
+    "load_objective",
     "loaded_channels",
     "operators_text",
-    "overlap_of",
     "pass_names",
     "peaks_s",
     "per_second",
@@ -191,16 +191,20 @@ def load_formula(problem: Problem, evaluation: Evaluation) -> str:
     >>> one = Problem(OperatorGraph([Operator("a")]), Cluster([Device("gpu")]), [[0.5]], MaxLoad(overlap="transfers"))
     >>> load_formula(one, evaluate(one, [0]))
     'max(compute, in + out)'
+    >>> half = Problem(one.graph, one.cluster, one.times, MaxLoad(overlap="full", busy_share=0.5))
+    >>> load_formula(half, evaluate(half, [0]))
+    'max(compute + 0.5 (in + out), in, out)'
     """
-    words = {"none": "compute + in + out", "transfers": "max(compute, in + out)", "full": "max(compute, in, out)"}
-    synced = any(load.sync_s for use in evaluation.devices for load in use.loads)
-    return words[overlap_of(problem)] + (" + sync" if synced else "")
+    objective = load_objective(problem)
+    share, synced = busy_share_of(objective), any(load.sync_s for use in evaluation.devices for load in use.loads)
+    busy = "compute" + (f" + {share:.3g} (in + out)" if 0 < share < 1 else " + in + out" if share else "")
+    beside = {"none": "", "transfers": "in + out", "full": "in, out"}[objective.overlap] if share < 1 else ""
+    return (f"max({busy}, {beside})" if beside else busy) + (" + sync" if synced else "")
 
 
-def overlap_of(problem: Problem) -> Overlap:
-    """Return what overlaps in the loads of a problem."""
-    objective = problem.objective
-    return objective.overlap if isinstance(objective, Throughput) else objective_of(problem).overlap
+def load_objective(problem: Problem) -> MaxLoad | Throughput:
+    """Return the objective of a problem that has loads."""
+    return problem.objective if isinstance(problem.objective, Throughput) else objective_of(problem)
 
 
 def per_second(value_s: float) -> str:

@@ -167,10 +167,10 @@ def _largest_load(case: Case, objective: MaxLoad, backward: bool | None) -> floa
         busy, enter, leave = computing[i], entering[i] if pays else 0.0, leaving[i] if pays else 0.0
         if objective.overlap == "none":
             load = busy + enter + leave
-        elif objective.overlap == "transfers":
-            load = max(busy, enter + leave)
         else:
-            load = max(busy, enter, leave)
+            if objective.busy_share > 0.0:
+                busy += objective.busy_share * (enter + leave)
+            load = max(busy, enter + leave) if objective.overlap == "transfers" else max(busy, enter, leave)
         stage = copies.get(i, (i,))
         load /= len(stage)
         if backward is not False and len(stage) > 1:

@@ -143,10 +143,10 @@ def _largest_load(cases: list[Case], shares: list[float], objective: Throughput)
         busy, enter, leave = computing[i], entering[i] if pays else 0.0, leaving[i] if pays else 0.0
         if objective.overlap == "none":
             load = busy + enter + leave
-        elif objective.overlap == "transfers":
-            load = max(busy, enter + leave)
         else:
-            load = max(busy, enter, leave)
+            if objective.busy_share > 0.0:
+                busy += objective.busy_share * (enter + leave)
+            load = max(busy, enter + leave) if objective.overlap == "transfers" else max(busy, enter, leave)
         loads.append(load + sync[i])
     return max(loads, default=0.0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 
 import numpy as np
@@ -67,6 +68,9 @@ def test_two_workers_of_this_machine_are_measured(monkeypatch: pytest.MonkeyPatc
     ((name, fit),) = made.fits
     assert name == f"{a.name}-{b.name}" and np.isfinite(fit.error).all()
     assert lines[1:] == ["measuring worker 0", "measuring transfers between workers 0 and 1"]
+    (note,) = made.notes
+    assert 0 < float(re.search(r"take (\d+)% of their time", note)[1]) <= 100
+    assert note.endswith("--overlap none.") or re.search(r"--overlap full --busy-share 0\.\d\d\.$", note)
 
 
 def test_workers_that_do_not_meet_end_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

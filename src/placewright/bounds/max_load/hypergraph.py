@@ -11,6 +11,7 @@ import numpy.typing as npt
 from placewright._kernel.configuration import Incidence
 from placewright.algorithm import Budget
 from placewright.loads import loads_of, objective_of
+from placewright.objective import busy_share_of
 from placewright.problem import Problem
 from placewright.ragged import ragged
 
@@ -60,20 +61,20 @@ def hypergraph_of(problem: Problem) -> Hypergraph:
     """Relax a problem: no memory but what one unit alone needs, no order but blocks, no channels, no replicas.
 
     Both passes are added: the largest forward load plus the largest backward load is at least the largest sum of both.
-    Where transfers overlap computing only computing is left, which a load is at least. Where links differ by pair a
-    device pays the least of its transfer times.
+    Where transfers overlap computing, what the device is busy with is left, which a load is at least: computing, and
+    the busy share of its transfers. Where links differ by pair a device pays the least of its transfer times.
     """
     a, objective = loads_of(problem), objective_of(problem)
-    overlapped = objective.overlap != "none"
+    share = busy_share_of(objective)
     block = a.block_of if objective.contiguity != "any" else np.arange(a.n_units)
     block = np.unique(block, return_inverse=True)[1]
     n, D = int(block.max()) + 1, len(a.pays)
     compute = np.where(a.resident[:, None] <= a.capacity[None, :], a.compute_s.sum(axis=0), np.inf)
     time = np.zeros((D, n))
     np.add.at(time.T, block, compute)
-    one_way = np.minimum(a.send_s, a.receive_s)
+    one_way = share * np.minimum(a.send_s, a.receive_s) if share else np.zeros_like(a.send_s)
     weight_of: dict[tuple[int, ...], Floats] = {}
-    for m in range(0 if overlapped else len(a.producer)):
+    for m in range(len(a.producer)):
         readers = a.reader[a.reader_ptr[m] : a.reader_ptr[m + 1]]
         ends = tuple(sorted({int(block[a.producer[m]]), *block[readers].tolist()}))
         if len(ends) > 1 and one_way[m].any():
@@ -91,7 +92,7 @@ def hypergraph_of(problem: Problem) -> Hypergraph:
     first = [alike[0] for alike in kinds]
     groups = tuple(tuple(np.flatnonzero(block == k).tolist()) for k in range(n))
     exact = (
-        not overlapped
+        share == 1.0
         and len(a.compute_s) == 1
         and a.separable
         and a.n_channels == 0

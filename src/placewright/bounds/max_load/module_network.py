@@ -12,6 +12,7 @@ import numpy.typing as npt
 from placewright._kernel.load_vectors import LoadSteps
 from placewright.bounds.max_load.module_order import narrow_order, reach
 from placewright.loads import MOST_PAIR_TIMES, Loads, loads_of, objective_of
+from placewright.objective import busy_share_of, load_rows
 from placewright.problem import Problem
 from placewright.ragged import ragged
 
@@ -122,7 +123,7 @@ def _make(problem: Problem) -> ModuleNetwork:
     last = [max(int(step[x]) for x in row) for row in ends]
     by_last = sorted(range(len(rows)), key=lambda m: (last[m], m))
     slot, occupied, free_slots = _slots(G, step, ends, last)
-    passes, parts = a.compute_s.shape[0], ("none", "transfers", "full").index(objective.overlap) + 1
+    passes, parts = a.compute_s.shape[0], len(load_rows(objective))
     compute = np.zeros((G, passes, D))
     np.add.at(compute, step[group], a.compute_s.transpose(1, 0, 2))
     chosen = [rows[m][0] for m in by_last]
@@ -149,6 +150,7 @@ def _make(problem: Problem) -> ModuleNetwork:
     steps = LoadSteps(
         mode=mode,
         parts=parts,
+        busy_share=busy_share_of(objective),
         memory=int(a.memory_may_bind),
         channels=a.n_channels,
         compute=compute,

@@ -89,7 +89,7 @@ def priced(network: ModuleNetwork, price: Floats, budget: Budget) -> Priced | No
 
 
 def even_prices(network: ModuleNetwork) -> Floats:
-    """All devices alike, computing alone where transfers overlap it, channels and memory for nothing."""
+    """All devices alike, what they are busy with alone, channels and memory for nothing."""
     s = network.steps
     passes, D = s.compute.shape[1:]
     price = np.zeros(network.prices)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from placewright.algorithm import Budget
 from placewright.highs import new_highs
 from placewright.loads import loads_of
-from placewright.objective import LOAD_PARTS
+from placewright.objective import load_rows
 from placewright.one_copy import one_copy, throughput_of
 from placewright.problem import Problem
 
@@ -64,7 +64,8 @@ class CutProgram:
     what its producer has on i beyond a reader must go out, sum_j y[m, i, j] >= x[producer, i] - x[reader, i]. A device
     sends for as long as z[m, i]: the largest over j of c[m, i, j] y[m, i, j] (their sum, where one unit reads), and no
     less than the least c[m, i, j] times what goes out. Computing, transfers in and out, and the loads of channels are
-    then linear, at most T as the overlap has them; memory holds sum_k m[k] x[k, i] <= M_i.
+    then linear, and so is each row of a load (:func:`placewright.objective.load_rows`), at most T; memory holds sum_k
+    m[k] x[k, i] <= M_i.
 
     Of any plan the averages over its copies are such x, y, z: so T is a lower bound. With two devices, without memory
     limits, contiguity and synchronisation it is met, since the loads are then cuts and the Lovasz extension of a cut is
@@ -82,7 +83,7 @@ class CutProgram:
     def __init__(self, problem: Problem, order: tuple[int, ...] | None = None) -> None:
         self.problem, self.order = problem, order
         a = self.loads = loads_of(one_copy(problem))
-        self.parts = LOAD_PARTS[throughput_of(problem).overlap]
+        self.rows = np.array(load_rows(throughput_of(problem)))
         self.compute = a.compute_s[0]
         U, D = self.compute.shape
         M = len(a.producer)
@@ -109,7 +110,7 @@ class CutProgram:
 
         E = len(self.message)
         self.unit_row = block(np.ones(U, dtype=bool))
-        self.load_row = block(np.array([[True] + [bool(p)] * max(self.parts) for p in a.pays]))
+        self.load_row = block(np.array([[True] + [bool(p)] * (len(self.rows) - 1) for p in a.pays]))
         self.channel_row = block(np.ones(a.n_channels if len(a.channel_s) else 0, dtype=bool))
         self.at_most = np.concatenate([self.load_row.at[self.load_row.at >= 0], self.channel_row.at])
         """Rows of what is at most T."""
@@ -159,7 +160,7 @@ class CutProgram:
         total = float(load.sum() + channel.sum())
         if not total > 0.0:
             return 0.0
-        busy, into, out = (load[:, part] for part in self.parts)
+        busy, into, out = (load @ self.rows).T
         into, out = into * a.pays, out * a.pays
         price = np.maximum(0.0, -self.memory_row.values(dual)) / _memory_scale(a.resident) * self.scale
         gone = {
@@ -209,16 +210,17 @@ class CutProgram:
         entries.add(self.memory_row.at[i[held]], x[held], a.resident[k[held]] / _memory_scale(a.resident))
         m, s, t = np.nonzero(self.y.at >= 0)
         y, seconds = self.y.at[m, s, t], self.times[m, s, t] / self.scale
-        _, into, out = self.parts
-        pays = a.pays[t]
-        entries.add(self.load_row.at[t[pays], into], y[pays], seconds[pays])
-        direct = a.pays[s] & self.single[m]
-        entries.add(self.load_row.at[s[direct], out], y[direct], seconds[direct])
+        pays, direct = a.pays[t], a.pays[s] & self.single[m]
+        zm, zi = np.nonzero(self.z.at >= 0)
+        for r, (_, into, out) in enumerate(self.rows.tolist()):
+            if into:
+                entries.add(self.load_row.at[t[pays], r], y[pays], into * seconds[pays])
+            if out:
+                entries.add(self.load_row.at[s[direct], r], y[direct], out * seconds[direct])
+                entries.add(self.load_row.at[zi, r], self.z.at[zm, zi], out)
         for c in (0, 1) if self.channel_row.size else ():
             on = a.channel_of[s, t, c] >= 0
             entries.add(self.channel_row.at[a.channel_of[s, t, c][on]], y[on], seconds[on])
-        zm, zi = np.nonzero(self.z.at >= 0)
-        entries.add(self.load_row.at[zi, out], self.z.at[zm, zi], 1.0)
         sending = self.send_row.at[m, s, t] >= 0
         entries.add(self.send_row.at[m, s, t][sending], self.z.at[m, s][sending], 1.0)
         entries.add(self.send_row.at[m, s, t][sending], y[sending], -seconds[sending])

@@ -71,8 +71,8 @@ def servers(
     If the bound at T is above T then no plan reaches T, nor any time below it, since both grow as T falls. The largest
     such T is found by halving.
 
-    Channels are left out, and transfers where they overlap computing. Only for ``contiguous`` plans with CPUs bound by
-    it as well; nothing is claimed where the stages are more than 12 million, or 64 million by class.
+    Channels are left out, and of transfers that overlap computing all but the busy share. Only for ``contiguous`` plans
+    with CPUs bound by it as well; nothing is claimed where the stages are more than 12 million, or 64 million by class.
 
     Complexity: O(stages x classes) a path; some ten paths.
 

@@ -13,6 +13,7 @@ from placewright._kernel.ideals import Ideals, enumerate_ideals, first_ideal
 from placewright._kernel.stages import Messages, StageTable, count_stages, crossing, fill_stages
 from placewright.algorithm import Budget
 from placewright.loads import order_blocks, order_edges
+from placewright.objective import busy_share_of
 from placewright.one_copy import throughput_of
 from placewright.problem import Problem
 from placewright.ragged import ragged
@@ -135,7 +136,7 @@ def messages_of(problem: Problem, first: npt.NDArray[np.int64]) -> Messages:
     """Collect what units send each other: tensors of one unit that the same other units read.
 
     Of the devices ``first``, one a class: seconds that a message costs them when it leaves or enters, the least over
-    the other end; nothing where the device does not pay, and where transfers overlap computing.
+    the other end, of which the busy share counts; nothing where the device does not pay.
     """
     graph, cluster, unit_of = problem.graph, problem.cluster, problem.graph.unit_of
     found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
@@ -148,8 +149,8 @@ def messages_of(problem: Problem, first: npt.NDArray[np.int64]) -> Messages:
     send, receive = np.zeros((len(keys), len(first))), np.zeros((len(keys), len(first)))
     number = np.array([len(found[key]) for key in keys], dtype=np.float64)
     size = np.array([sum(graph.tensors[u].size_bytes for u in found[key]) for key in keys], dtype=np.float64)
-    apart = throughput_of(problem).overlap == "none"
-    for c, i in enumerate(first.tolist() if apart and len(cluster) > 1 else []):
+    share = busy_share_of(throughput_of(problem))
+    for c, i in enumerate(first.tolist() if share and len(cluster) > 1 else []):
         if cluster.devices[i].kind == "cpu":
             continue
         others = np.delete(np.arange(len(cluster)), i)
@@ -158,10 +159,10 @@ def messages_of(problem: Problem, first: npt.NDArray[np.int64]) -> Messages:
             if given is not None:
                 rows = given[:, others, i] if into else given[:, i, others]
                 for m, key in enumerate(keys):
-                    costs[m, c] = rows[found[key]].sum(axis=0).min()
+                    costs[m, c] = share * rows[found[key]].sum(axis=0).min()
                 continue
             rules = cluster.rule_of[others, i] if into else cluster.rule_of[i, others]
             links = [cluster.links[r] for r in np.unique(rules[rules >= 0]).tolist()]
             each = [number * link.latency_s + size / link.bandwidth_bytes_per_s for link in links]
-            costs[:, c] = np.min(each, axis=0) if each else np.inf
+            costs[:, c] = share * np.min(each, axis=0) if each else np.inf
     return Messages(np.array([key[0] for key in keys], dtype=np.int32), reader_ptr, reader, send, receive)

@@ -31,7 +31,7 @@ from placewright.execute.probe.here import Probed
 from placewright.execute.probe.link_fit import SIZES_BYTES, LinkFit, fit_link
 from placewright.host import cpu_name, memory_bytes
 
-__all__ = ["Meeting", "meeting_from", "pair_seconds", "probe_local_workers", "probe_workers"]
+__all__ = ["Meeting", "busy_share", "meeting_from", "pair_seconds", "probe_local_workers", "probe_workers"]
 
 ROUNDS, WARMUP = 20, 2
 """All sizes are sent in every round, so that what disturbs the machine for a while does not hit one size alone."""
@@ -42,6 +42,8 @@ MOST_WORKERS = 64
 PATIENCE_S = 120.0
 CARD_BYTES = 4096
 """What a worker says of itself, as JSON, padded with spaces."""
+BUSY_BYTES, BUSY_TURNS = 2**20, 20
+"""Of the messages that tell what they take of the processors, and how many go to and fro."""
 
 OnStep = Callable[[str], None]
 
@@ -192,16 +194,18 @@ def probe_workers(
     try:
         place = _place(torch)
         cards = _cards(dist, meeting, place, tell)
-        times = {}
+        times, shares = {}, []
         for i, j in combinations(range(meeting.workers), 2):
             tell(f"measuring transfers between workers {i} and {j}")
             times[i, j] = pair_seconds(dist, meeting.rank, i, j, place, sizes_bytes)
+            if cards[i].kind == cards[j].kind == "cpu":
+                shares.append(busy_share(dist, meeting.rank, i, j))
     except RuntimeError as error:
         raise ExecutionError(f"a worker was lost while measuring: {_first_line(error)}; start them again") from None
     finally:
         with contextlib.suppress(RuntimeError):
             dist.destroy_process_group()
-    return _probed(cards, times, sizes_bytes) if meeting.rank == 0 else None
+    return _probed(cards, times, sizes_bytes, shares) if meeting.rank == 0 else None
 
 
 def _first_line(error: BaseException) -> str:
@@ -261,6 +265,24 @@ def pair_seconds(
     return np.asarray(found.numpy(), dtype=np.float64)
 
 
+def busy_share(dist: Any, rank: int, i: int, j: int) -> float:
+    """Part of a transfer's time between two CPU workers that it takes of their cores: the mean of both ends.
+
+    Of 1 MiB, to and fro: CPU time of the process over the fastest turn's wall time, and over the cores that it computes
+    with. What waits, for the wire or for other work on the machine, takes no CPU time. Everyone learns it.
+    """
+    import torch
+
+    taken = torch.zeros(1, dtype=torch.float64)
+    if rank in (i, j):
+        held = torch.zeros(BUSY_BYTES, dtype=torch.uint8)
+        cpu, turns = time.process_time(), BUSY_TURNS * next(n for most, n in TURNS if most >= BUSY_BYTES)
+        fastest = min(_there_and_back_s(dist, rank == i, j if rank == i else i, held) for _ in range(BUSY_TURNS))
+        taken[0] = (time.process_time() - cpu) / turns / fastest / torch.get_num_threads() / 2
+    dist.all_reduce(taken)
+    return min(1.0, float(taken[0]))
+
+
 def _there_and_back_s(dist: Any, first: bool, other: int, held: Any) -> float:
     """Seconds until a tensor has gone to the other worker and come back, at the fastest of a few turns."""
     import torch
@@ -282,7 +304,10 @@ def _there_and_back_s(dist: Any, first: bool, other: int, held: Any) -> float:
 
 
 def _probed(
-    cards: Sequence[_Card], times: Mapping[tuple[int, int], npt.NDArray[np.float64]], sizes_bytes: Sequence[int]
+    cards: Sequence[_Card],
+    times: Mapping[tuple[int, int], npt.NDArray[np.float64]],
+    sizes_bytes: Sequence[int],
+    shares: Sequence[float],
 ) -> Probed:
     """Make the cluster: the CPU workers of one host share its memory."""
     on_host = Counter((c.host, c.kind) for c in cards)
@@ -311,4 +336,16 @@ def _probed(
         links.append(fit.link((devices[i].name, devices[j].name)))
         fits.append((f"{devices[i].name}-{devices[j].name}", fit))
     models = ", ".join(dict.fromkeys(c.model for c in cards))
-    return Probed(Cluster(devices, links, name=models), tuple(fits))
+    return Probed(Cluster(devices, links, name=models), tuple(fits), tuple(_busy_note(shares)))
+
+
+def _busy_note(shares: Sequence[float]) -> list[str]:
+    """Say how busy transfers keep CPUs, and with which options plans of many samples count it."""
+    if not shares:
+        return []
+    mean = float(np.mean(shares))
+    beside = f"--overlap full --busy-share {mean:.2f}" if mean < 1 else "--overlap none"
+    return [
+        f"Transfers of 1 MiB take {100 * mean:.0f}% of their time of the cores at their ends (pairs: "
+        f"{100 * min(shares):.0f}% to {100 * max(shares):.0f}%); max-load and throughput count that with {beside}."
+    ]

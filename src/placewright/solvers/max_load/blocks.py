@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from placewright._kernel.segment import OVERLAPS, Stages
+from placewright._kernel.device_load import OVERLAPS
+from placewright._kernel.segment import Stages
 from placewright.evaluate import plan_for
 from placewright.loads import Loads, loads_of, objective_of
+from placewright.objective import busy_share_of
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.ragged import ragged
@@ -83,7 +85,7 @@ def blocks_of(problem: Problem, *, forget: bool = False) -> Blocks:
     devices = tuple(tuple(np.flatnonzero(a.device_class == c).tolist()) for c in range(classes))
     first = [members[0] for members in devices]
     syncs = objective.replicate and a.has_backward
-    block_of, held = _joined(a, first, overlaps=objective.overlap != "none", syncs=syncs, forget=forget)
+    block_of, held = _joined(a, first, busy_share=busy_share_of(objective), syncs=syncs, forget=forget)
     B = int(block_of.max()) + 1
     passes = a.compute_s.shape[0] if a.has_backward else 1  # without backward operators both objectives are the same
     allowed = np.ones((B, classes), dtype=np.bool_)
@@ -113,6 +115,7 @@ def blocks_of(problem: Problem, *, forget: bool = False) -> Blocks:
         most_copies=counts.copy() if objective.replicate else np.ones(classes, dtype=np.int64),
         sync_s_per_byte=a.sync_s_per_byte[first] / objective.sync_period if syncs else np.zeros(classes),
         overlap=OVERLAPS.index(objective.overlap),
+        busy_share=busy_share_of(objective),
         home=np.array([key[0] for key in rows], dtype=np.int32),
         phase=np.array([key[1] for key in rows], dtype=np.int32),
         readers=np.diff(reader_ptr).astype(np.int32),
@@ -182,12 +185,13 @@ def _messages(
     return dict(sorted(found.items()))
 
 
-def _joined(a: Loads, first: Sequence[int], *, overlaps: bool, syncs: bool, forget: bool) -> tuple[Ints, Floats]:
+def _joined(a: Loads, first: Sequence[int], *, busy_share: float, syncs: bool, forget: bool) -> tuple[Ints, Floats]:
     """Block of each unit, and the memory that counts: order edges' blocks, and leaves joined to their only neighbours.
 
     A leaf is a block all of whose order edges and messages have the same other block, w, except that others may read
     what w sends it; w need be allowed nowhere else than the leaf is. Moved to w's device, the leaf takes its processing
-    time there, and saves what it sends to w, and what w sends to nobody else. Where that is no loss in either pass, on
+    time there, and saves what it sends to w, and what w sends to nobody else; of a transfer's time the busy share
+    counts, as it is what makes room for computing (links only carry less). Where that is no loss in either pass, on
     every device that w may use, and the leaf holds nothing in memory that could matter, no plan loses by the move: the
     device that it leaves only gains, and no order edge starts to go back. With ``forget``, memory that could matter is
     set to 0 first.
@@ -230,7 +234,7 @@ def _joined(a: Loads, first: Sequence[int], *, overlaps: bool, syncs: bool, forg
         costs = compute[:, inside].sum(axis=1)[:, where]
         if not costs.any():
             return True
-        if overlaps:
+        if not busy_share:  # transfers make no room for computing
             return False
         saved = np.zeros_like(costs)
         for u in sends[b]:
@@ -239,7 +243,7 @@ def _joined(a: Loads, first: Sequence[int], *, overlaps: bool, syncs: bool, forg
         for u in reads[b]:
             if block[parties[u][0]] == w and all(block[k] in (b, w) for k in parties[u][1]):
                 saved[a.phase[u]] += a.send_s[u, first][where]
-        return bool(np.all(costs <= saved))
+        return bool(np.all(costs <= busy_share * saved))
 
     todo, largest = sorted(members, reverse=True), max(members, key=lambda b: (len(members[b]), -b))
     while todo:

@@ -8,7 +8,7 @@ Variables: x[k, i], how many units of sort k device i has; sent[f, i] and got[f,
 and enter it; T, the value. Minimise T such that
 
     sum_i x[k, i] = n_k,                      sum_k m_k x[k, i] <= M_i,
-    sum_k p[k, i] x[k, i] + sum_f (out[f, i] sent[f, i] + in[f, i] got[f, i]) <= T       for each device i,
+    sum_k p[k, i] x[k, i] + h sum_f (out[f, i] sent[f, i] + in[f, i] got[f, i]) <= T     for each device i,
     sum_f sum_i c[f, i] got[f, i] <= T                                                   for each channel,
 
 and for each flow f of sort a, each sort b of its readers with q mates, and each device i
@@ -19,8 +19,8 @@ It is a relaxation. Of the x[a, i] units on device i at least x[a, i] - (n_a - q
 at most x[b, i] of these mates, which are different units, are there too: the other messages leave i. Of the x[b, i]
 units of the mates' sort at least x[b, i] - (n_b - q) are mates, of at most x[a, i] producers that are there: the other
 messages enter i. A message that enters costs each channel at least the least over all devices that it may come from.
-Both passes are added (max F + max B >= max (F + B)); where transfers overlap computing, devices have rows of computing
-alone. Contiguity is left out.
+Both passes are added (max F + max B >= max (F + B)); the busy share h is 1 where no transfers overlap computing, and
+what links carry beside it is left out. Contiguity is left out.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.loads import Ints, Loads, loads_of, objective_of
+from placewright.objective import busy_share_of
 from placewright.problem import Problem
 
 __all__ = ["CountsProgram", "Flow", "Sorts", "counts_program", "sorts_of"]
@@ -172,12 +173,13 @@ def counts_program(problem: Problem, scale_s: float) -> CountsProgram:
     whole = np.arange(last + 1) < sent
     rows: list[Row] = [([(k * D + i, 1.0) for i in range(D)], float(n), float(n)) for k, n in enumerate(sorts.count)]
     rows += _memory(a, sorts)
-    alone = objective_of(problem).overlap == "none"
+    share = busy_share_of(objective_of(problem))
     for i in range(D):
         terms = [(k * D + i, float(times[k, i]) / scale_s) for k in range(K) if upper[k * D + i] > 0]
-        if alone:
-            terms += [(sent + f * D + i, float(a.send_s[flow.message, i]) / scale_s) for f, flow in enumerate(flows)]
-            terms += [(got + f * D + i, float(a.receive_s[flow.message, i]) / scale_s) for f, flow in enumerate(flows)]
+        if share:
+            for start, seconds in ((sent, a.send_s), (got, a.receive_s)):
+                sums = [share * float(seconds[flow.message, i]) / scale_s for flow in flows]
+                terms += [(start + f * D + i, c) for f, c in enumerate(sums)]
         rows.append(([*((v, c) for v, c in terms if 0 < c < np.inf), (last, -1.0)], -np.inf, 0.0))
     rows += _channels(a, flows, scale_s, got, last)
     for f, flow in enumerate(flows):

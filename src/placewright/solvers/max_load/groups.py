@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.loads import Loads, loads_of, objective_of
+from placewright.objective import load_rows
 from placewright.problem import Problem
 
 __all__ = ["Groups", "Net", "groups_of", "nets_of", "unreachable"]
@@ -94,7 +95,8 @@ def groups_of(problem: Problem) -> Groups:
 def nets_of(problem: Problem, groups: Groups) -> list[Net]:
     """Return the nets between groups, those that cost nothing left out."""
     a, objective = loads_of(problem), objective_of(problem)
-    may_merge = a.separable and not a.n_channels and objective.overlap != "full"
+    alike = all(enters == leaves for _, enters, leaves in load_rows(objective))
+    may_merge = a.separable and not a.n_channels and alike
     found: dict[tuple[object, ...], Net] = {}
     for u in range(len(a.producer)):
         producer = int(groups.of_unit[a.producer[u]])

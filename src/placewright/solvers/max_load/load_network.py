@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from placewright._kernel.device_load import OVERLAPS
 from placewright._kernel.load_moves import LoadLimits, LoadNetwork
-from placewright._kernel.segment import OVERLAPS
 from placewright.loads import Loads, objective_of
+from placewright.objective import busy_share_of
 from placewright.problem import Problem
 from placewright.ragged import ragged
 
@@ -29,6 +30,7 @@ def load_network(problem: Problem, loads: Loads, may: npt.NDArray[np.bool_]) -> 
     send, receive, pair, channel = (
         np.where(np.isfinite(t), t, never) for t in (loads.send_s, loads.receive_s, loads.pair_s, loads.channel_s)
     )
+    objective = objective_of(problem)
     network = LoadNetwork(
         loads.compute_s,
         loads.producer,
@@ -44,6 +46,7 @@ def load_network(problem: Problem, loads: Loads, may: npt.NDArray[np.bool_]) -> 
         loads.pays,
         loads.channel_of,
         channel,
-        OVERLAPS.index(objective_of(problem).overlap),
+        OVERLAPS.index(objective.overlap),
+        busy_share_of(objective),
     )
     return network, LoadLimits(choice_ptr, choice, near_ptr, neighbours, loads.resident, loads.capacity)

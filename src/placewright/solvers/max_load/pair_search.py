@@ -14,6 +14,7 @@ from placewright.bounds.max_load.hypergraph import hypergraph_of, incidence, red
 from placewright.bounds.max_load.pricing import best_order
 from placewright.evaluate import plan_for
 from placewright.loads import loads_of, objective_of
+from placewright.objective import busy_share_of
 from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Result
@@ -88,7 +89,7 @@ class PairSearch:
             return "it places no replicas"
         if len(a.compute_s) > 1:
             return "it adds both passes, which are to count apart"
-        if objective.overlap != "none":
+        if busy_share_of(objective) < 1.0:
             return "it adds computing and transfers, which are to overlap"
         if not a.separable or (a.send_s != a.receive_s).any():
             return "transfer times depend on the other device, or on the direction"

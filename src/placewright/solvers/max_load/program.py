@@ -10,14 +10,14 @@ enters it; one peak T[k] a pass, whose sum is minimised. For the producer a and 
 
     sent[n, s] >= x[a, s] - x[r, s],    got[n, s] >= x[r, s] - x[a, s].
 
-Under ``overlap none`` the load of slot s is sum_g p[g, s] x[g, s] + sum_n (out[n, s] sent[n, s] + in[n, s] got[n, s]),
-at most T[k]; otherwise its parts stand in rows of their own. Where what leaves and what enters cost the same, nets with
-equal ends are one net, whoever produces. Where links differ by pair, a cost is the sum of its steps: sent_m[n, s] >=
-x[a, s] - x[r, s] - sum of x[r, t] over the slots t to which it costs less than step m; the same for got_m, with the
-slots of a. Contiguity: y[g, l] = "g is on level l or later", and y[a, l] <= y[b, l] for each edge a -> b; levels are
-positions, and, for devices that are not bound, the gaps between them. Convexity as in the integer program of arXiv
-2006.16423: z[g, s] >= x[g, s], z[b, s] <= z[a, s], z[b, s] <= 1 - x[a, s] + x[b, s] for each edge a -> b. Channels:
-d[n, s, t] = "n goes from s to t", their sum over s is got[n, t], and d[n, s, t] <= x[a, s].
+What slot s is busy with is sum_g p[g, s] x[g, s] + k sum_n (out[n, s] sent[n, s] + in[n, s] got[n, s]), k the busy
+share, at most T[k]; what its links carry beside it stands in rows of its own. Where what leaves and what enters cost
+the same, nets with equal ends are one net, whoever produces. Where links differ by pair, a cost is the sum of its
+steps: sent_m[n, s] >= x[a, s] - x[r, s] - sum of x[r, t] over the slots t to which it costs less than step m; the same
+for got_m, with the slots of a. Contiguity: y[g, l] = "g is on level l or later", and y[a, l] <= y[b, l] for each edge a
+-> b; levels are positions, and, for devices that are not bound, the gaps between them. Convexity as in the integer
+program of arXiv 2006.16423: z[g, s] >= x[g, s], z[b, s] <= z[a, s], z[b, s] <= 1 - x[a, s] + x[b, s] for each edge a ->
+b. Channels: d[n, s, t] = "n goes from s to t", their sum over s is got[n, t], and d[n, s, t] <= x[a, s].
 
 Alike devices without an order are numbered by the heaviest group on them: the heaviest of all is on the first, the
 second heaviest on one of the first two, and so on.
@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.loads import loads_of, objective_of
+from placewright.objective import load_rows
 from placewright.problem import Problem
 from placewright.rounding import quantise_down
 from placewright.solvers.max_load.groups import Groups, Net, groups_of, nets_of, unreachable
@@ -291,13 +292,20 @@ class _Builder:
             if net.channel_s is not None:
                 self._flows(net, channels[net.phase])
         for k, peak in enumerate(program.peaks):
-            parts = [(b, o, i) for b, o, i in zip(busy[k], leave[k], enter[k], strict=True)]
-            for b, o, i in parts:
-                rows = {"none": [[*b, *o, *i]], "transfers": [b, [*o, *i]], "full": [b, o, i]}[self.objective.overlap]
-                for terms in rows:
-                    program.row([*[t for t in terms if t[1] > 0], (peak, -1.0)], upper=0.0)
+            for b, o, i in zip(busy[k], leave[k], enter[k], strict=True):
+                for of_b, of_i, of_o in load_rows(self.objective):
+                    terms = [*self._part(b, of_b), *self._part(o, of_o), *self._part(i, of_i)]
+                    program.row([*terms, (peak, -1.0)], upper=0.0)
             for terms in channels[k]:
                 program.row([*[t for t in terms if t[1] > 0], (peak, -1.0)], upper=0.0)
+
+    def _part(self, terms: Sequence[Term], factor: float) -> list[Term]:
+        """Take a part of each term, in whole units again (rounded down), and leave out what is nothing."""
+        if not factor:
+            return []
+        if factor != 1.0:
+            terms = [(x, float(quantise_down(factor * c, 1.0)) if self.whole else factor * c) for x, c in terms]
+        return [(x, c) for x, c in terms if c > 0]
 
     def _costs(self, net: Net, s: int, leave: list[Term], enter: list[Term]) -> None:
         """Add what a net costs slot s: variables that are 1 when it leaves or enters."""

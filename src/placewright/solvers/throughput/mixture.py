@@ -14,7 +14,7 @@ from placewright.algorithm import Budget
 from placewright.evaluate import plan_for
 from placewright.evaluate.throughput import copy_violations, parts_of, sync_of
 from placewright.highs import new_highs
-from placewright.objective import LOAD_PARTS
+from placewright.objective import load_rows
 from placewright.one_copy import throughput_of
 from placewright.plan import Copy, Plan, Provenance
 from placewright.problem import Problem
@@ -39,8 +39,8 @@ class Column:
     ----------
     device_of : (n,) int32
     load : (R,) float64
-        Seconds a sample of what must not exceed the time per sample: one to three parts of each device by the overlap
-        (devices first), and channels.
+        Seconds a sample of what must not exceed the time per sample: one to three rows of each device's load
+        (:func:`placewright.objective.load_rows`; devices first), and channels.
     """
 
     device_of: npt.NDArray[np.int32]
@@ -116,7 +116,7 @@ class Pool:
         self._loads = np.zeros((0, 0))
         self.trains = any(v.backward for v in operators) and any(v.weight_bytes for v in operators)
         self.limited = bool((cluster.capacity_bytes < problem.resident_bytes.sum()).any())
-        self._part = LOAD_PARTS[throughput_of(problem).overlap]
+        self._rows = load_rows(throughput_of(problem))
 
     @property
     def free(self) -> bool:
@@ -148,9 +148,8 @@ class Pool:
 
     def _load(self, device: npt.NDArray[np.int32]) -> Floats:
         parts = parts_of(self.problem, device)
-        summed = np.zeros((max(self._part) + 1, len(parts.compute)))
-        np.add.at(summed, list(self._part), [parts.compute, parts.enters, parts.leaves])
-        return np.concatenate([summed.ravel(), parts.channels])
+        summed = [of_c * parts.compute + of_i * parts.enters + of_o * parts.leaves for of_c, of_i, of_o in self._rows]
+        return np.concatenate([*summed, parts.channels])
 
     def mixed(self, numbers: Sequence[int]) -> Mixture:
         """Best shares of a set of columns; an infinite value where they don't fit together."""
@@ -168,8 +167,7 @@ class Pool:
                 sync, unlinked = sync_of(self.problem, held)
                 if unlinked:
                     return nothing
-                parts = max(self._part) + 1
-                fixed[: parts * D] = np.tile(sync, parts)
+                fixed[: len(self._rows) * D] = np.tile(sync, len(self._rows))
         return best_shares(chosen, fixed)
 
     def best(self, start: Sequence[int], budget: Budget) -> tuple[list[int], Mixture]:

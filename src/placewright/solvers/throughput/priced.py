@@ -8,7 +8,7 @@ import numpy.typing as npt
 from placewright._kernel.priced_moves import PricedNetwork
 from placewright.bounds.throughput.cut_program import pair_times
 from placewright.loads import loads_of
-from placewright.objective import LOAD_PARTS
+from placewright.objective import load_rows
 from placewright.one_copy import one_copy, throughput_of
 from placewright.problem import Problem
 from placewright.ragged import ragged
@@ -24,7 +24,7 @@ class Priced:
     def __init__(self, problem: Problem) -> None:
         a = self.loads = loads_of(one_copy(problem))
         objective = throughput_of(problem)
-        self.parts = LOAD_PARTS[objective.overlap]
+        self.rows = np.array(load_rows(objective))
         self.times = pair_times(problem)
         U = a.n_units
         strict = objective.contiguity == "contiguous" and objective.contiguous_cpus
@@ -37,9 +37,9 @@ class Priced:
         self.edge_ptr, self.edge = ragged(edges)
 
     def at(self, prices: Floats) -> PricedNetwork:
-        """Price a second of each part of the loads: devices by part, then channels."""
+        """Price a second of each part of the loads: devices by row of a load, then channels."""
         a, D = self.loads, len(self.loads.pays)
-        compute, enter, leave = (prices[part * D :][:D] for part in self.parts)
+        compute, enter, leave = self.rows.T @ prices[: len(self.rows) * D].reshape(-1, D)
         enter, leave = enter * a.pays, leave * a.pays
         per_pair = np.broadcast_to(enter[None, :], (D, D)).copy()
         channel = prices[len(prices) - a.n_channels :] if a.n_channels else np.zeros(1)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from placewright._kernel.pipelines import best_cuts, divided_time, priced_cuts
 from placewright.highs import new_highs
+from placewright.objective import busy_share_of
 from placewright.one_copy import throughput_of
 from placewright.solvers.throughput.servers_line import Line
 
@@ -59,7 +60,8 @@ class Pipeline:
         self.left, self.right = np.where(free[0], 0.0, self.border[:-1]), np.where(free[1], 0.0, self.border[1:])
         self.alike: Alike = (tuple(classes.tolist()), tuple(self._neighbours()), together)
         """Equal for pipelines that make the same."""
-        self.overlaps = throughput_of(line.problem).overlap != "none"
+        self.busy_share = busy_share_of(throughput_of(line.problem))
+        self.overlaps = self.busy_share < 1.0
         used = [cluster.channels_of[devices[s - 1], devices[s]] for s in range(1, S)]
         self.channels = sorted({int(c) for pair in used for c in pair if c >= 0})
         self.crosses = np.zeros((len(self.channels), S + 1))
@@ -86,9 +88,8 @@ class Pipeline:
         """
         cuts = np.zeros(len(self.devices) + 1, dtype=np.int32)
         resident = self.line.resident
-        load = best_cuts(
-            self.compute, self.left, self.right, self.banned, resident, self.capacity, sync, self.overlaps, cuts
-        )
+        ways = self.overlaps, self.busy_share
+        load = best_cuts(self.compute, self.left, self.right, self.banned, resident, self.capacity, sync, *ways, cuts)
         busiest = max(load, float(self._channel_s(cuts).max(initial=0.0)))
         return (1.0 / busiest if 0.0 < busiest < np.inf else 0.0), cuts
 
@@ -98,7 +99,7 @@ class Pipeline:
         inner[~np.isfinite(inner)] = 0.0
         sent = (inner[:-1] + inner[1:]) * self.pays
         memory = self.line.resident, self.capacity
-        time = divided_time(self.compute, sent, self.banned, *memory, sync, self.overlaps)
+        time = divided_time(self.compute, sent, self.banned, *memory, sync, self.busy_share)
         return 1.0 / time if 0.0 < time < np.inf else 0.0
 
     def _channel_s(self, cuts: Ints) -> Floats:
@@ -122,7 +123,7 @@ class Pipeline:
             program.add(self._rows(chosen[-1]))
             rates, prices = program.solved()
             busy = prices[:S]
-            sent = prices[S : 2 * S] if self.overlaps else busy
+            sent = self.busy_share * busy + (prices[S : 2 * S] if self.overlaps else 0.0)
             channel = (prices[len(prices) - len(self.channels) :] @ self.crosses) * self.together
             begins = _priced(sent, self.left) + _priced(channel[:-1], self.border[:-1])
             ends = _priced(sent, self.right)
@@ -149,11 +150,13 @@ class Pipeline:
         return low, high
 
     def _rows(self, cuts: Ints) -> Floats:
-        """Seconds a sample of each device (computing and transfers apart where they overlap), then each channel."""
+        """Seconds a sample that each device is busy, that links carry beside it where they do, and of each channel."""
         at = np.arange(len(self.devices))
         busy = self.compute[at, cuts[1:]] - self.compute[at, cuts[:-1]]
         sent = self.left[at, cuts[:-1]] + self.right[at, cuts[1:]]
-        return np.concatenate([*([busy, sent] if self.overlaps else [busy + sent]), self._channel_s(cuts)])
+        return np.concatenate(
+            [busy + self.busy_share * sent, *([sent] if self.overlaps else []), self._channel_s(cuts)]
+        )
 
 
 def _priced(prices: Floats, seconds: Floats) -> Floats:
