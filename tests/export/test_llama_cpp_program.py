@@ -17,7 +17,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,11 +26,12 @@ import pytest
 
 from placewright.costs import analytic
 from placewright.evaluate import plan_for
-from placewright.export import export_plan
+from placewright.export import PLAN_FORMATS, export_plan, nearest
 from placewright.io import read_cluster
 from placewright.language import Asked, pose_model, read_language_model
 from placewright.objective import Makespan
 from placewright.problem import Problem
+from placewright.solve import solve
 from tests.export.tiny_gguf import write_llama
 
 
@@ -89,12 +90,12 @@ links:
 """RAM where the program runs, two GPUs of one other host, one of a second, and the RAM of a third."""
 
 
-def posed(model: Path, net: str) -> Problem:
+def posed(model: Path, net: str, cluster: str = CLUSTER) -> Problem:
     file = model.with_suffix(".yaml")
-    file.write_text(CLUSTER.replace("NET", net))
-    found, cluster = read_language_model(str(model)), read_cluster(file)
+    file.write_text(cluster.replace("NET", net))
+    found, devices = read_language_model(str(model)), read_cluster(file)
     asked, objective = Asked(context=64), Makespan(per="token")
-    return pose_model(found.model, cluster, asked, objective, analytic, (), found.source).problem
+    return pose_model(found.model, devices, asked, objective, analytic, (), found.source).problem
 
 
 def placed(problem: Problem, case: Case) -> list[str]:
@@ -176,6 +177,28 @@ def device_names(log: str, servers: dict[str, list[str]], problem: Problem) -> d
     return names
 
 
+def run(line: Sequence[str], servers: dict[str, list[str]], folder: Path) -> tuple[list[int], str]:
+    """Start the RPC servers, with a CPU for each device, and llama-server: tokens and log."""
+    with ExitStack() as stack:
+        for host, devices in servers.items():
+            words = [str(RPC_SERVER), "--host", host, "--port", "50052", "--device", ",".join(["CPU"] * len(devices))]
+            stack.enter_context(running(words, folder / f"{host}.log"))
+        for host in servers:
+            for _ in range(PATIENCE):
+                with socket.socket() as asking:
+                    if asking.connect_ex((host, 50052)) == 0:
+                        break
+                time.sleep(0.25)
+        made = tokens(line, folder / "server.log")
+    return made, (folder / "server.log").read_text(errors="replace")
+
+
+def layers_of(log: str, names: dict[str, str]) -> dict[int, str]:
+    """Device of each layer, and of the head, which is one more."""
+    found = re.findall(r"load_tensors: layer +(\d+) assigned to device (\w+)", log)
+    return {int(k): names[word] for k, word in found}
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_llama_cpp_runs_the_plan_that_was_exported(name: str, tmp_path: Path) -> None:
     """Layers, head, KV caches and experts are where the plan has them, and the tokens are those of one device."""
@@ -192,30 +215,10 @@ def test_llama_cpp_runs_the_plan_that_was_exported(name: str, tmp_path: Path) ->
     log = tmp_path / "server.log"
     alone = tokens(["llama-server", "--model", str(model), "--n-gpu-layers", "0", "--device", "none"], log)
     assert len(alone) == 12
-
-    processes = []
-    try:
-        for host, devices in servers.items():
-            words = [str(RPC_SERVER), "--host", host, "--port", "50052", "--device", ",".join(["CPU"] * len(devices))]
-            processes.append(running(words, tmp_path / f"{host}.log"))
-            processes[-1].__enter__()
-        for host in servers:
-            for _ in range(PATIENCE):
-                with socket.socket() as asking:
-                    if asking.connect_ex((host, 50052)) == 0:
-                        break
-                time.sleep(0.25)
-        assert tokens(line, log) == alone
-    finally:
-        for process in processes:
-            process.__exit__(None, None, None)
-
-    told = log.read_text(errors="replace")
+    generated, told = run(line, servers, tmp_path)
+    assert generated == alone
     names = device_names(told, servers, problem)
-    layers = {
-        int(k): names[word] for k, word in re.findall(r"load_tensors: layer +(\d+) assigned to device (\w+)", told)
-    }
-    assert layers == {**dict(enumerate(case.layers)), LAYERS: case.head}
+    assert layers_of(told, names) == {**dict(enumerate(case.layers)), LAYERS: case.head}
     caches = {int(k): names[word] for k, word in re.findall(r"llama_kv_cache: layer +(\d+): dev = (\w+)", told)}
     assert caches == dict(enumerate(case.layers))
     moved = re.findall(r"tensor blk\.(\d+)\.ffn_(\w+)_exps\.weight .* buffer type overridden to CPU", told)
@@ -223,3 +226,25 @@ def test_llama_cpp_runs_the_plan_that_was_exported(name: str, tmp_path: Path) ->
     assert sorted({int(k) for k, _ in moved} & set(in_ram)) == in_ram
     assert {int(k) for k, _ in moved} <= {*case.experts, *(k for k, i in enumerate(case.layers) if i == "ram")}
     assert len(re.findall("buffer type overridden", told)) == len(moved)  # no other tensor
+
+
+@pytest.mark.parametrize("experts", [0, 4])
+def test_llama_cpp_runs_what_is_planned_for_little_memory(experts: int, tmp_path: Path) -> None:
+    """No device holds the model: what is planned, and written as the nearest plan, is what runs."""
+    model = write_llama(tmp_path / "tiny.gguf", LAYERS, experts=experts)
+    size = model.stat().st_size
+    small = re.sub(r"(rtx-3090|gtx-1080-ti|rtx-3060-12gb),", rf"\1, memory: {size // 3} B,", CLUSTER)
+    problem = posed(model, f"127.0.{len(CASES) + 1 + experts}", small.replace("64 GiB", f"{size // 2} B"))
+    plan = solve(problem, budget=3).require_plan()
+    rules = PLAN_FORMATS["llama.cpp"].rules
+    assert rules is not None
+    wanted = nearest(problem, plan, rules, budget=3)
+    made = export_plan(problem, plan, "llama.cpp", budget=3)
+    servers = servers_of(made.text)
+    generated, told = run(shlex.split(made.text.splitlines()[-1]), servers, tmp_path)
+    assert len(generated) == 12
+    cluster = problem.cluster
+    layers = [cluster.devices[s.device].name for s in wanted.stages for unit in s.units if unit.stack]
+    head = cluster.devices[wanted.stages[-1].device].name
+    assert layers_of(told, device_names(told, servers, problem)) == {**dict(enumerate(layers)), LAYERS: head}
+    assert len({*layers, head}) > 1
