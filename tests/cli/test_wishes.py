@@ -110,4 +110,4 @@ def test_a_rest_that_does_not_fit_is_infeasible(placewright: Call, tmp_path: Pat
     (tmp_path / "part.json").write_text(json.dumps({"h.0": 0, "h.1": "small"}))
     shown = placewright("plan", path, "--keep", "part.json")
     assert shown.code == 3
-    assert "device 'small' has 1.5 GiB, but what may run nowhere else needs 2 GiB there: 2 operators" in shown.line
+    assert "device 'small' has 1.5 GiB, but what can run nowhere else needs 2 GiB there: 2 operators" in shown.line
