@@ -81,7 +81,10 @@ QUICK = {
     r"edge\.md plan (?!.*--objective)": "heft",
     r"execution\.md plan .*--objective max-load": "max-load-cp-sat",
 }
-"""Page and command that need a plan of several devices -> which solver finds one without time to search."""
+"""Page and command that need a plan of several devices -> which solver finds one without time, or proves one."""
+
+PROVES = {"max-load-cp-sat": "60"}
+"""Solver that ends by its proof, long before so many seconds."""
 
 SEARCHES = ("plan", "compare", "explain", "export", "whatif")
 BLOCKS = list(blocks())
@@ -184,8 +187,14 @@ def hasty(page: str, words: list[str]) -> list[str]:
         return words
     at = words.index("--budget") if "--budget" in words else len(words)
     typed = f"{page} {' '.join(words)}"
-    solver = [word for p, name in QUICK.items() if re.search(p, typed) for word in ("--solver", name)]
-    return [*words[:at], *words[at + 2 :], "--budget", "0", *solver]
+    solver = next((name for p, name in QUICK.items() if re.search(p, typed)), "auto")
+    return [
+        *words[:at],
+        *words[at + 2 :],
+        "--budget",
+        PROVES.get(solver, "0"),
+        *(("--solver", solver) * (solver != "auto")),
+    ]
 
 
 def why_parsed(page: str, command: str, words: list[str], folder: Path) -> str | None:
