@@ -139,12 +139,16 @@ def table(rows: list[dict[str, Any]]) -> str:
         others = [
             found
             if isinstance(found := row[way], str)
-            else f"{found:.3g} ({100 * (found / row['value_s'] - 1):+.0f} %)"
+            else f"{_figure(found)} ({100 * (found / row['value_s'] - 1):+.0f} %)"
             for way in WAYS
         ]
-        ours = f"{row['value_s']:.3g} s | {row['devices']} | {100 * row['gap']:.1f} %"
+        ours = f"{_figure(row['value_s'])} s | {row['devices']} | {100 * row['gap']:.1f} %"
         lines.append(f"| {row['model']} | {row['cluster']} | {ours} | {' | '.join(others)} |")
     return "\n".join(lines)
+
+
+def _figure(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 1000 else f"{seconds:.3g}"
 
 
 def gains(rows: list[dict[str, Any]]) -> str:
