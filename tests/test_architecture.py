@@ -52,6 +52,7 @@ ROWS = (
 ROW_OF = {name: k for k, row in enumerate(ROWS) for name in row}
 
 SHARED_BY_ALGORITHMS = {
+    "placewright.solvers.chain_split",
     "placewright.solvers.makespan.modules",
     "placewright.solvers.makespan.window_model",
     "placewright.solvers.makespan.windows",

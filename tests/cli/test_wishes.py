@@ -102,7 +102,7 @@ def test_what_can_not_be_kept_is_refused(
 
 
 def test_a_rest_that_does_not_fit_is_infeasible(placewright: Call, tmp_path: Path) -> None:
-    """Two of 1 GiB on a device of 1.5 GiB: what may run nowhere else needs 2 GiB there."""
+    """Two of 1 GiB on a device of 1.5 GiB: what can run nowhere else needs 2 GiB there."""
     graph = OperatorGraph([Operator(f"h.{k}", weight_bytes=2**30) for k in range(3)])
     devices = [Device("small", memory_bytes=3 * 2**29), Device("large")]
     cluster = Cluster(devices, [Link(0.0, 1e9, link_class="same-host")])

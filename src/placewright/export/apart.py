@@ -9,10 +9,10 @@ import numpy as np
 
 from placewright.algorithm import Budget
 from placewright.evaluate import plan_for
-from placewright.export.chain_split import placed, split_chain
 from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.plan import Plan
 from placewright.problem import Problem, Times
+from placewright.solvers.chain_split import placed, split_chain
 
 __all__ = ["apart_of", "less_apart", "some_apart"]
 
@@ -48,7 +48,7 @@ def some_apart(
 ) -> list[Plan]:
     """Make plans of rows with some groups' operators on a CPU: where the given plan has them so, and of the first ones.
 
-    For each number of first groups the rest is split by :func:`placewright.export.chain_split.split_chain`, where what
+    For each number of first groups the rest is split by :func:`placewright.solvers.chain_split.split_chain`, where what
     is apart takes a constant time and none of its layer's memory; the judge then says what the whole takes. The CPU
     takes the first block, or none.
     """

@@ -15,7 +15,6 @@ from placewright.algorithm import Budget
 from placewright.errors import InvalidInput
 from placewright.evaluate import plan_for
 from placewright.export.apart import apart_of, less_apart, some_apart
-from placewright.export.chain_split import placed
 from placewright.export.modules import Unit, main_stack, unit_of_operators, units_of
 from placewright.export.row_search import best_row
 from placewright.graph import OperatorGraph
@@ -25,6 +24,7 @@ from placewright.plan import Plan, Provenance
 from placewright.problem import Problem
 from placewright.result import Status
 from placewright.solve import solve
+from placewright.solvers.chain_split import placed
 from placewright.units import format_seconds
 
 __all__ = ["Nearest", "Rules", "Stage", "as_it_is", "nearest"]

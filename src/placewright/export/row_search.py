@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from placewright.algorithm import Budget
 from placewright.evaluate import evaluate, plan_for
-from placewright.export.chain_split import ChainSplit, placed, split_chain
 from placewright.objective import MaxLoad, Offload
 from placewright.plan import Plan
 from placewright.problem import Problem
+from placewright.solvers.chain_split import ChainSplit, placed, split_chain
 
 __all__ = ["best_row"]
 
@@ -44,7 +44,7 @@ def best_row(
 ) -> tuple[Plan | None, bool]:
     """Split groups that stand in a row among devices, each of which takes one block of groups or none.
 
-    The split of :func:`placewright.export.chain_split.split_chain` is judged, with less memory where live tensors don't
+    What :func:`placewright.solvers.chain_split.split_chain` finds is judged, with less memory where live tensors don't
     fit. Where it is not exact, it and the best splits without one of the devices are improved: ends are moved, blocks
     change their device with each other or with one that has none, begin and vanish, as long as the judge finds a better
     split; then the best one is changed at random and improved again. If there are no more than :data:`MOST_SPLITS`

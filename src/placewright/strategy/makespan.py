@@ -19,6 +19,9 @@ TINY = 30
 EXACT_UP_TO = 150
 """Most operators for which constraint programming has its turn beside the search."""
 
+IN_A_ROW_UP_TO = 5_000
+"""Most operators that are split in their order first of all."""
+
 LARGE = 5_000
 """Operators from which on list schedules from changed ranks are better than what no search has time for."""
 
@@ -72,6 +75,9 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
         proofs.append(("modular-split", MAKESPAN_SOLVERS["modular-split"].algorithm, 0.7))
     if n <= EXACT_UP_TO and fits("makespan-cp-sat"):
         proofs.append(("makespan-cp-sat", CpSat(workers=1), 0.7))
+    # No split of layers that another program makes is better than the best one in their order.
+    row = Stage(MAKESPAN_SOLVERS["row-split"].algorithm, 0.1)
+    lists = [row, *lists] if fits("row-split") and n <= IN_A_ROW_UP_TO else lists
     return [*lists, *quick, Stage(SearchAndProof(tuple(proofs), best.lower_bound_s), named="large-neighbourhood")]
 
 

@@ -10,6 +10,7 @@ from placewright.problem import Problem
 from placewright.result import Result
 from placewright.solvers.max_load import MAX_LOAD_SOLVERS
 from placewright.solvers.max_load.blocks import exactly_modelled
+from placewright.strategy.coarse_to_fine import CoarseToFine
 from placewright.strategy.side_by_side import SideBySide
 from placewright.strategy.stage import Stage, Strategy
 
@@ -18,6 +19,10 @@ __all__ = ["MAX_LOAD"]
 
 TINY = 60
 """Operators up to which the integer programs have their turn before search and proof take all that is left."""
+
+
+LARGE = 300
+"""Units from which annealing goes from coarse to fine."""
 
 
 TIGHT = 0.7
@@ -49,7 +54,7 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
     counted = stage("counts", 0.15, 1.0 + 0.002 * n) if loads_of(problem).memory_may_bind or not paired else []
     ordered = [*ordered, *counted]
     if not paired:
-        return [*ordered, *stage("annealing", 0.2, 0.5 + 0.01 * n), *split, proof, *programs]
+        return [*ordered, *_annealed(problem), *split, proof, *programs]
     quick = Stage(SideBySide(best.lower_bound_s, 0.1 + 0.005 * n), 0.5, 0.5 + 0.05 * n, "pair-search")
     whole = Stage(SideBySide(best.lower_bound_s), 1.0, named="pair-search")
     loads = loads_of(problem)
@@ -58,6 +63,16 @@ def _stages(problem: Problem, best: Result) -> list[Stage]:
         return [*ordered, *stage("annealing", 0.1, 0.5 + 0.01 * n), half, *programs]
     few = stage("modular-split", 0.2) if len(problem.cluster) <= FEW else []
     return [*ordered, quick, *stage("max-load-milp", 0.5), whole] if n <= TINY else [*ordered, *few, whole]
+
+
+def _annealed(problem: Problem) -> list[Stage]:
+    """Annealing, of large networks level by level before."""
+    entry, n = MAX_LOAD_SOLVERS["annealing"], len(problem.graph)
+    if entry.supports(problem) is not None:
+        return []
+    levels = Stage(CoarseToFine(), 0.4, 0.5 + 0.02 * n, "annealing")
+    units = Stage(entry.algorithm, 0.2, 0.5 + 0.01 * n, "annealing")
+    return [units] if loads_of(problem).n_units < LARGE else [levels, units]
 
 
 MAX_LOAD = Strategy(("single-device", "linearized-dp"), _stages)

@@ -24,6 +24,7 @@ from placewright.solvers.makespan.m_topo import m_topo
 from placewright.solvers.makespan.modular_split import ModularSplit, why_no_modules
 from placewright.solvers.makespan.moirai_milp import MoiraiMilp
 from placewright.solvers.makespan.placeto import Placeto
+from placewright.solvers.makespan.row_split import row_split, why_no_row
 from placewright.solvers.single_device import single_device
 
 __all__ = ["MAKESPAN_SOLVERS"]
@@ -50,6 +51,13 @@ MAKESPAN_SOLVERS: Mapping[str, Entry] = MappingProxyType(
         ),
         "heft": Entry(heft, False, "heterogeneous earliest finish time (Topcuoglu et al. 2002)", starts_afresh=True),
         "etf": Entry(etf, False, "earliest time first (Hwang et al. 1989)", starts_afresh=True),
+        "row-split": Entry(
+            row_split,
+            False,
+            "operators in their order, a block a device: the best cuts and order of devices",
+            why_no_row,
+            starts_afresh=True,
+        ),
         "m-topo": Entry(
             m_topo,
             False,

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from placewright.cluster import Cluster, Device, Link
 from placewright.evaluate import evaluate
-from placewright.export.chain_split import split_chain
 from placewright.graph import Operator, OperatorGraph, Tensor
 from placewright.problem import Problem
+from placewright.solvers.chain_split import split_chain
 from tests.export.rows import best_row, rows
 
 
