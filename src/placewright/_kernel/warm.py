@@ -171,6 +171,15 @@ def _warm_up_populations() -> None:
 
 
 @cache
+def _warm_up_moves() -> None:
+    """Call the search by moves for none at all: the greatest of the kernels, while a solve still prepares for it."""
+    g, limits, sent = _pair(), _limits(), np.zeros(1, dtype=np.bool_)
+    c = standing(g, _ints(0, 1), _ints(0, 1), sent)
+    weights, low_tail, rng = np.ones(len(KINDS)), np.ones(2), np.random.default_rng(0)
+    search_schedules(g, limits, c, search_state(g, c, 2), weights, _ints(0, 1), low_tail, 0.0, 1.0, 0.1, 0, rng)
+
+
+@cache
 def _warm_up_search() -> None:
     """Call each kernel of the annealing whose moves are timed where they reach."""
     g, limits = _pair(), _limits()
@@ -337,9 +346,10 @@ PARTS: Mapping[str, tuple[Callable[[], None], ...]] = MappingProxyType(
             _warm_up_bounds,
             _warm_up_schedules,
             _warm_up_lists,
+            _warm_up_moves,
             _warm_up_spans,
-            _warm_up_diagram,
             _warm_up_search,
+            _warm_up_diagram,
             _warm_up_populations,
         ),
         "max-load": _MAX_LOAD,
@@ -350,6 +360,6 @@ PARTS: Mapping[str, tuple[Callable[[], None], ...]] = MappingProxyType(
 """What an objective needs, by and by: a solve begins with the first part."""
 
 AHEAD: Mapping[str, tuple[int, ...]] = MappingProxyType(
-    {"makespan": (2, 3, 5), "max-load": (2, 4, 5), "throughput": (2, 6, 5), "offload": (1,)}
+    {"makespan": (2, 4, 3), "max-load": (2, 4, 5), "throughput": (2, 6, 5), "offload": (1,)}
 )
 """With which part processes begin that compile ahead of a solve, which comes to it later."""
