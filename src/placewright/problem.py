@@ -18,6 +18,9 @@ from placewright.units import format_bytes
 
 __all__ = ["Problem", "Times", "Wish"]
 
+LONGEST_S = 1e100
+"""Of a time that is finite: sums of such ones stay finite, and none is taken for what can't be."""
+
 MOST_TABLE_TIMES = 2**27
 
 
@@ -241,6 +244,10 @@ class Problem:
                 found.append(
                     f"tensor {self.graph.tensors[u].name!r} {i}->{j}: transfer time {c[u, i, j]} s is not >= 0"
                 )
+        for what, given in (("processing", p), ("cut", cut), ("transfer", c)):
+            largest = 0.0 if given is None else float(given.max(where=np.isfinite(given), initial=0.0))
+            if largest > LONGEST_S:
+                found.append(f"{what} time {largest} s is above {LONGEST_S:g} s; use inf where it can't be")
         if c is None and self.cluster.bends and T * D * D > MOST_TABLE_TIMES:
             found.append(
                 f"links with points make a table of tensors x devices x devices = {T} x {D} x {D} transfer times, more "

@@ -35,6 +35,7 @@ def set_time(value: object) -> Change:
         (set_time(-1), r"operator 'b' on 'fast': processing time -1\.0 s is not a number of at least 0"),
         (set_time(float("nan")), "is not valid JSON"),
         (set_time("NaN"), r"processing_s\[1\]\[0\]: expected `float \| null`, got `str`"),
+        (set_time(1e308), "processing time 1e\\+308 s is above 1e\\+100 s; use inf where it can't be"),
         (set_time(10**400), r"processing_s\[1\]\[0\]: "),
         (lambda c: c["processing_s"].pop(), "processing_s has 3 rows; give one for each of the 4 operators"),
         (lambda c: c["cluster"]["links"][0].update(bandwidth_bytes_per_s=0), r"bandwidth 0\.0 B/s is not above 0"),
@@ -228,6 +229,42 @@ def test_a_plan_that_was_changed_by_hand(placewright: Call, plan_file: Path) -> 
     content["problem_content"]["processing_s"][0][0] = 5.0
     shown = placewright("show", written(plan_file.parent, content, "changed.json"))
     assert shown.code == 2 and "it was changed, so make the plan again" in shown.line
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (
+            lambda c: c["schedule"]["operators"]["finish_s"].__setitem__(0, 1e308),
+            "has the time 1e\\+308 s; times are at",
+        ),
+        (lambda c: c.update(value_s=-1e200), r"has the time 1e\+200 s; times are at most 1e\+130 s"),
+        (lambda c: c.update(lower_bound_s=None), "lower_bound_s is null; what a plan is no less than is finite"),
+    ],
+)
+def test_times_that_no_report_can_draw_are_refused(
+    placewright: Call, plan_file: Path, change: Change, complaint: str
+) -> None:
+    """In a plan changed by hand: one line, and no page is begun."""
+    content = json.loads(plan_file.read_text())
+    change(content)
+    page = plan_file.parent / "page.html"
+    shown = placewright("show", written(plan_file.parent, content, "changed.json"), "--report", page)
+    assert shown.code == 2 and re.search(complaint, shown.line) and not page.exists()
+
+
+@pytest.mark.parametrize("path", ["", "."])
+def test_a_folder_is_no_plan_to_run(placewright: Call, path: str) -> None:
+    """Nor is a path without a name."""
+    shown = placewright("run", path)
+    assert shown.code == 2 and "is not a regular file" in shown.line
+
+
+def test_a_long_name_is_cut_in_the_complaint(placewright: Call, tmp_path: Path) -> None:
+    """A megabyte of a name does not fill the terminal."""
+    content = changed(lambda c: c["cluster"]["links"][0].update({"class": "x" * 10**6}))
+    shown = placewright("plan", written(tmp_path, content))
+    assert shown.code == 2 and re.search(r"link class 'x+\.\.\. \(\d{3},\d{3} more characters\)$", shown.line)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes in the file system")

@@ -20,6 +20,8 @@ EXIT_REJECTED = 3
 EXIT_INTERRUPTED = 130
 
 COMPILING = "compiling kernels, each once for an installation: the first plan takes longer than later ones"
+LONGEST_LINE = 4_000
+"""Characters of a complaint: a name from a file may have millions."""
 
 
 def present(renderable: RenderableType) -> None:
@@ -56,4 +58,6 @@ def exit_code(result: Result) -> int:
 def complain(message: str) -> None:
     """Write one line about what is wrong."""
     line = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
+    if len(line) > LONGEST_LINE:
+        line = f"{line[:LONGEST_LINE]}... ({len(line) - LONGEST_LINE:,} more characters)"
     sys.stderr.write(f"placewright: {line}\n")

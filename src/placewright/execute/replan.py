@@ -126,4 +126,4 @@ def beside(plan_path: Path) -> Path:
     >>> beside(Path("plans/box.json")).name
     'box.replanned.json'
     """
-    return plan_path.with_name(f"{plan_path.stem}.replanned.json")
+    return plan_path.parent / f"{plan_path.stem}.replanned.json"  # ``with_name`` refuses the paths '' and '.'

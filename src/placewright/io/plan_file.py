@@ -36,6 +36,8 @@ __all__ = ["PLAN_SCHEMA", "PlanFile", "names_placed", "read_plan", "write_plan"]
 
 PLAN_SCHEMA = "placewright/plan/1"
 MOST_NAMED = 20
+LONGEST_S = 1e130
+"""Of a time in a plan: above all sums of a problem's, and a trace can count it in microseconds."""
 """Violations of one kind that are named one by one."""
 
 
@@ -260,7 +262,13 @@ def _copies(document: PlanDocument, problem: Problem, device_of: npt.NDArray[np.
 def _wrong_arrays(document: PlanDocument, problem: Problem) -> Iterator[str]:
     if document.value_s is None:
         yield "value_s is null; a plan has a value in seconds"
-    times = document.schedule.operators
+    if document.lower_bound_s is None:
+        yield "lower_bound_s is null; what a plan is no less than is finite, and 0 where nothing is proved"
+    times, legs = document.schedule.operators, document.schedule.transfers
+    moves = (t for k in legs for t in (k.start_s, k.finish_s))
+    stated = (document.value_s or 0.0, document.lower_bound_s or 0.0, *times.start_s, *times.finish_s, *moves)
+    if (longest := max(map(abs, stated))) > LONGEST_S:
+        yield f"has the time {longest:g} s; times are at most {LONGEST_S:g} s"
     names = [v.name for v in problem.graph.operators]
     for key in OperatorTimes.__struct_fields__:
         given = getattr(times, key)
