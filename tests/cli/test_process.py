@@ -123,3 +123,14 @@ def test_ctrl_c_while_modules_are_loaded_is_one_line(module: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "placewright: interrupted\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_streams_that_are_closed_lead_nowhere(plan_file: Path, closed: str) -> None:
+    """No traceback, exit code 0, and the page that is written holds nothing but the page."""
+    page = plan_file.parent / "page.html"
+    command = ["sh", "-c", f'"$@" {closed}', "sh", *ENTRY, "show", str(plan_file), "--report", str(page)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert page.read_text().startswith("<!") and page.read_text().rstrip().endswith("</html>")
