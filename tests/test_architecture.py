@@ -137,6 +137,7 @@ def modules() -> dict[str, Path]:
 
 MODULES = modules()
 TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+PROGRAMS = sorted(p for f in ("benchmarks", "examples") for p in (ROOT.parents[1] / f).rglob("*.py"))
 FACADES = [name for name, path in MODULES.items() if path.name == "__init__.py"]
 
 
@@ -253,3 +254,27 @@ def test_only_what_is_run_is_imported_by_nobody() -> None:
     text = "\n".join(path.read_text() for path in MODULES.values())
     lonely = [m for m in MODULES if m not in used and m not in FACADES and f'"{m}"' not in text]
     assert lonely == ["placewright.costs.worker", "placewright.execute.__main__", "placewright.io.schema"]
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_programs_name_what_is_there(path: Path) -> None:
+    """What benchmarks and examples import is where they say: nothing else runs most of them."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "placewright":
+            module = str(node.module)
+            assert module in MODULES, module
+            for name in {a.name for a in node.names}:
+                assert f"{module}.{name}" in MODULES or name in named_in(module), f"{module}.{name}"
+
+
+def named_in(module: str) -> set[str]:
+    """What can be imported from a module: what it defines, imports, or gives when it is asked for."""
+    found = set(placewright._LAZY) if module == "placewright" else set()
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {a.asname or a.name for a in node.names}
+    return found

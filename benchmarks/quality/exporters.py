@@ -25,12 +25,12 @@ from benchmarks.quality.language_models import CLUSTERS, EXAMPLES, MODELS, SPLIT
 from placewright.errors import InvalidInput, NoPlan
 from placewright.evaluate import evaluate
 from placewright.export import PLAN_FORMATS, nearest
-from placewright.export.chain_split import placed
 from placewright.export.modules import main_stack, units_of
 from placewright.host import cpu_name
 from placewright.io import read_cluster, write_atomic
 from placewright.objective import as_objective
 from placewright.solve import solve
+from placewright.solvers.chain_split import placed
 
 NONE = float("inf")
 
