@@ -56,6 +56,11 @@ def test_merging_a_bound_closes_the_gap() -> None:
     assert merged.status is Status.OPTIMAL and merged.solver == "heft"
 
 
+def test_a_name_keeps_its_higher_bound_in_whichever_order() -> None:
+    high, low = Result(lower_bound_s=3.0, bounds={"path": 3.0}), Result(lower_bound_s=1.0, bounds={"path": 1.0})
+    assert high.merge(low).bounds == low.merge(high).bounds == {"path": 3.0}
+
+
 def test_a_reason_of_infeasibility_survives_a_merge() -> None:
     """From either side."""
     why = Result(infeasible="too large", lower_bound_s=math.inf)

@@ -89,7 +89,7 @@ class Result:
         return Status.INFEASIBLE if self.infeasible else Status.UNKNOWN
 
     def merge(self, other: Result) -> Result:
-        """Keep the better plan (the earlier one on a tie) and the higher bound; runtimes add up."""
+        """Keep the better plan (the earlier one on a tie) and the higher bound, also of each name; runtimes add up."""
         better = other if other.value_s < self.value_s else self
         # Of placements that break a rule the one of less value, like of plans.
         rejected = self if self.rejected and (not other.rejected or self.rejected_s <= other.rejected_s) else other
@@ -98,7 +98,7 @@ class Result:
             lower_bound_s=max(self.lower_bound_s, other.lower_bound_s),
             infeasible=self.infeasible or other.infeasible,
             runtime_s=self.runtime_s + other.runtime_s,
-            bounds={**self.bounds, **other.bounds},
+            bounds={name: max(self.bounds.get(name, s), s) for name, s in {**self.bounds, **other.bounds}.items()},
             alternatives={**self.alternatives, **other.alternatives},
             interrupted=self.interrupted or other.interrupted,
             rejected_s=rejected.rejected_s,

@@ -56,13 +56,14 @@ def device_words(cluster: Cluster) -> dict[int | str, int]:
     --------
     >>> from placewright import Device
     >>> device_words(Cluster([Device("ram", kind="cpu"), Device("fast")]))
-    {'cpu': 0, 'cuda:cpu': 0, 'ram': 0, 0: 1, 'cuda:0': 1, 'fast': 1}
+    {'cpu': 0, 'ram': 0, 0: 1, 'cuda:0': 1, 'fast': 1}
     """
     words: dict[int | str, int] = {}
     for i, device in enumerate(cluster.devices):
         key = device_key(cluster, i)
         words.setdefault(key, i)
-        words.setdefault(f"cuda:{key}", i)
+        if isinstance(key, int):
+            words.setdefault(f"cuda:{key}", i)
         words.setdefault(device.name, i)
     return words
 
