@@ -134,3 +134,11 @@ def test_streams_that_are_closed_lead_nowhere(plan_file: Path, closed: str) -> N
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert page.read_text().startswith("<!") and page.read_text().rstrip().endswith("</html>")
+
+
+def test_the_package_is_the_program() -> None:
+    """``python -m placewright`` is the command line."""
+    done = subprocess.run(
+        [sys.executable, "-m", "placewright", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("placewright ")

@@ -1,0 +1,5 @@
+"""``python -m placewright`` is the command line."""
+
+from placewright.cli import main
+
+main()
