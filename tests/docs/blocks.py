@@ -56,6 +56,7 @@ class Block:
 def shape_of(text: str) -> str:
     """What is left of an output without its numbers, their units, and the places where lines end."""
     text = re.sub(r"[-+]?\d[\d,.]*(?:e[+-]?\d+)?(?:\s*(?:%|[KMGT]?i?B\b(?:/s)?|[num]?s\b|/s\b))?", "#", text)
+    text = re.sub(r"the best (found|that it can say)", "the best", text)  # which of them is for the search to say
     return " ".join(re.sub("\u2500+", "\u2500", text).split())
 
 
