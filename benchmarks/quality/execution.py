@@ -96,7 +96,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--objectives", nargs="+", default=list(OBJECTIVES), choices=list(OBJECTIVES))
     parser.add_argument(
         "--overlap",
-        default="full",
+        default="transfers",
         choices=["none", "transfers", "full"],
         help="of the throughput; its busy share is measured",
     )

@@ -65,13 +65,21 @@ the share of it that messages take of them, the mean over hosts and tensors (`ov
 """How transfers counted, by the option of the program."""
 
 LESSON = """Of many samples most plans that are not the fastest are on the slowest links: a message takes the processors
-for a small part of its time, and the link for all of it. These plans did not know: they were made with `overlap: none`.
-The *busy share* of the objective says it (`--overlap full` of this program; `--overlap full --busy-share` of
-`placewright plan`). With the share that follows from the links and messages measured here (0.02 to 0.08 at 100 Mb/s,
-0.2 to 0.5 at 1 Gb/s, 1 at 10 Gb/s) the placements of the rivals, 159 in 48 cases, are predicted at a median error of
-4.3% in place of 7.8%, and at -0.2% in place of +17.9% in the mean; placewright's own at 7.2% in place of 9.2%. Of the
-8 cases in which it is slower 7 would be planned otherwise, the eighth is one of 10 Gb/s with a share of 1. That is
-predicted, not measured; a share of 0 promised too much in a trial (predicted 83, measured 148 ms)."""
+for a small part of its time, and the link for all of it. These plans did not know: they were made with
+`overlap: none`. The *busy share* of the objective says it (`--overlap transfers` of this program;
+`--overlap transfers --busy-share` of `placewright plan`). With the share that follows from the links and
+messages measured here (0.02 to 0.08 at 100 Mb/s, 0.2 to 0.5 at 1 Gb/s, 1 at 10 Gb/s) the placements of the
+rivals, 159 in 48 cases, are predicted at a median error of 4.3% in place of 7.8%, and at -0.2% in place of
++17.9% in the mean; placewright's own at 7.2% in place of 9.2%. Of the 8 cases in which it is slower 7 would
+be planned otherwise, the eighth is one of 10 Gb/s with a share of 1. All 8 were planned and run again with
+the share; ms a sample before / with `--overlap transfers` / with `full`, and the fastest rival of the last
+two runs in parentheses: on `two` inception at 100 Mb/s 121 / 88 / 88 (109), densenet at 100 Mb/s 53 / 41 /
+41 (46), t5 at 100 Mb/s 65 / 46 / 47 (49), bert at 1 Gb/s 43 / 40 / 41 (38), bert at 100 Mb/s 56 / 55 / 58
+(42), gpt2 at 100 Mb/s 63 / 71 / 74 (61); on `four` randomly_wired_ws at 1 Gb/s 43 / 41 / 49 (38) and at 10
+Gb/s 48 / 47 / 57 (39). Three become the fastest. Plans that cross once run as predicted (85 and 88, 41 and
+41, 48 and 46, 40 and 40 ms); those that come back to a host over a slow link don't (bert 40 and 55, gpt2 58
+and 71), nor those that change hosts 17 times and more (32 and 41): a load knows no waiting for a sample
+that is on its way. The other 40 cases were not run again."""
 
 
 @dataclass(frozen=True)
