@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from placewright.diffusion.blocks import Made, add_convolution, add_resnet
+from placewright.diffusion.blocks import Made, add_attention, add_convolution, add_resnet
 from placewright.errors import InvalidInput
 from placewright.language.configuration import Configuration
-from placewright.language.decoder import attention_named
-from placewright.language.part import Part, Parts
+from placewright.language.part import Parts
 
 __all__ = ["add_autoencoder"]
 
@@ -107,13 +106,5 @@ def _middle(parts: Parts, path: str, y: str, width: int, attends: bool, within: 
 def _attention(parts: Parts, path: str, x: str, width: int) -> str:
     a = parts.norm(f"{path}.group_norm", (x,), width, weights=2 * width)
     q, k, v = (parts.linear(f"{path}.{n}", (a,), width, width, bias=True) for n in ("to_q", "to_k", "to_v"))
-    y = parts.add(
-        Part(
-            *(attention_named(path), "attention", parts.module, parts.layer, parts.stream, (q, k, v)),
-            width=width,
-            pairs=2 * width,
-            heads=1,
-            keys="all",
-        )
-    )
+    y = add_attention(parts, path, (q, k, v), width, 1)
     return parts.linear(f"{path}.to_out.0", (y, x), width, width, bias=True)

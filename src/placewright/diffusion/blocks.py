@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from placewright.language.decoder import attention_named
 from placewright.language.part import Part, Parts, Stream
 
-__all__ = ["Made", "Text", "add_convolution", "add_embedder", "add_feed_forward", "add_resnet", "add_scheduler"]
+__all__ = [
+    "TIMES",
+    "Made",
+    "Text",
+    "add_attention",
+    "add_convolution",
+    "add_embedder",
+    "add_feed_forward",
+    "add_resnet",
+    "add_scheduler",
+]
+
+
+TIMES = 256
+"""Frequencies that transformers embed a time from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +129,20 @@ def add_feed_forward(
     a = parts.linear(f"{path}.net.0.proj", (x,), width, 2 * wide if gated else wide, bias=True)
     a = parts.elementwise(f"{path}.net.0.act", "multiply" if gated else "activation", (a,), wide)
     return parts.linear(f"{path}.net.2", (a, *skips), wide, width, bias=True)
+
+
+def add_attention(parts: Parts, path: str, reads: tuple[str, ...], width: int, heads: int, against: str = "") -> str:
+    """Add an attention over all rows of its stream, or from them to the rows of ``against``, without its products."""
+    return parts.add(
+        Part(
+            *(attention_named(path), "attention", parts.module, parts.layer, parts.stream, reads),
+            width=width,
+            pairs=2 * width,
+            heads=heads,
+            keys="all",
+            against=against,
+        )
+    )
 
 
 def add_scheduler(parts: Parts, x: str, stream: Stream, channels: int) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from placewright.diffusion.blocks import (
+    TIMES,
     Made,
     Text,
+    add_attention,
     add_convolution,
     add_embedder,
     add_feed_forward,
@@ -13,13 +15,9 @@ from placewright.diffusion.blocks import (
 )
 from placewright.errors import InvalidInput
 from placewright.language.configuration import Configuration
-from placewright.language.decoder import attention_named
-from placewright.language.part import Part, Parts
+from placewright.language.part import Parts
 
 __all__ = ["add_flux", "add_stable_diffusion_3"]
-
-TIMES = 256
-"""Frequencies that a time is embedded from."""
 
 
 def add_stable_diffusion_3(parts: Parts, root: str, config: Configuration, text: Text, latent: tuple[int, int]) -> Made:
@@ -211,13 +209,5 @@ class _Joint:
         ]
 
     def _attention(self, path: str, reads: tuple[str, ...], stream: str) -> str:
-        parts = self.parts
-        return parts.add(
-            Part(
-                *(attention_named(path), "attention", parts.module, parts.layer, stream, reads),
-                width=self.width,
-                pairs=2 * self.width,
-                heads=self.heads,
-                keys="all",
-            )
-        )
+        self.parts.stream = stream
+        return add_attention(self.parts, path, reads, self.width, self.heads)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from placewright.diffusion.blocks import (
+    TIMES,
     Made,
     Text,
+    add_attention,
     add_convolution,
     add_embedder,
     add_feed_forward,
@@ -12,12 +14,10 @@ from placewright.diffusion.blocks import (
     time_stream,
 )
 from placewright.language.configuration import Configuration
-from placewright.language.decoder import attention_named
 from placewright.language.part import Part, Parts
 
 __all__ = ["add_pixart"]
 
-TIMES = 256
 SIZED = 128
 """Latents on a side of the networks that are told the size of the picture."""
 
@@ -112,14 +112,5 @@ def _attention(
     parts.stream = against
     k, v = (parts.linear(f"{path}.{n}", source, width, width, bias=True) for n in ("to_k", "to_v"))
     parts.stream = stream
-    y = parts.add(
-        Part(
-            *(attention_named(path), "attention", parts.module, parts.layer, stream, (q, k, v)),
-            width=width,
-            pairs=2 * width,
-            heads=heads,
-            keys="all",
-            against=against,
-        )
-    )
+    y = add_attention(parts, path, (q, k, v), width, heads, against)
     return parts.linear(f"{path}.to_out.0", (y, *skips), width, width, bias=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from placewright.diffusion.blocks import (
     Made,
     Text,
+    add_attention,
     add_convolution,
     add_embedder,
     add_feed_forward,
@@ -14,8 +15,7 @@ from placewright.diffusion.blocks import (
 )
 from placewright.errors import InvalidInput
 from placewright.language.configuration import Configuration
-from placewright.language.decoder import attention_named
-from placewright.language.part import Part, Parts
+from placewright.language.part import Parts
 
 __all__ = ["add_unet"]
 
@@ -24,7 +24,7 @@ UP = ("UpBlock2D", "CrossAttnUpBlock2D")
 MIDDLE = "UNetMidBlock2DCrossAttn"
 USUAL_DOWN = ("CrossAttnDownBlock2D",) * 3 + ("DownBlock2D",)
 USUAL_UP = ("UpBlock2D",) + ("CrossAttnUpBlock2D",) * 3
-TIMES = 6
+SIZES = 6
 """Sizes and offsets that SDXL's pictures come with (Podell et al. 2023, arXiv 2307.01952, section 2.2)."""
 PLAIN = (
     *("encoder_hid_dim_type", "class_embed_type", "time_embedding_dim", "timestep_post_act", "time_cond_proj_dim"),
@@ -185,16 +185,7 @@ class _Net:
         reads, inner = (self.text.states, self.cross[level]) if source else ((x,), width)
         k, v = (parts.linear(f"{path}.{name}", reads, inner, width) for name in ("to_k", "to_v"))
         against, parts.stream = parts.stream, stream
-        y = parts.add(
-            Part(
-                *(attention_named(path), "attention", parts.module, parts.layer, stream, (q, k, v)),
-                width=width,
-                pairs=2 * width,
-                heads=self.heads[level],
-                keys="all",
-                against=against,
-            )
-        )
+        y = add_attention(parts, path, (q, k, v), width, self.heads[level], against)
         return parts.linear(f"{path}.to_out.0", (y, skip), width, width, bias=True)
 
 
